@@ -14,10 +14,10 @@ use std::time::Duration;
 use transport::Answer;
 use types::{Code, CsumKind, Epoch, Error, Result, TargetId, Unit};
 use wire::cell::NamedPart;
+use wire::footprint::Opens;
 use wire::link::Link;
 use wire::obj::{
-    self, BatchReply, ListScope, Op, OpReply, ReadCheck, ReadScope, Request, RequestKind, Sums,
-    TxId, TxReply,
+    self, BatchReply, Op, OpReply, ReadCheck, ReadScope, Request, RequestKind, Sums, TxId, TxReply,
 };
 
 /// Pause before a transaction is tried again because a participant could not be reached.
@@ -72,22 +72,6 @@ impl Route {
 enum Unplaced {
     Op(usize),
     Check(usize),
-}
-
-/// The dkey that an op is on, if it is on one.
-fn dkey_of<'b>(op: &'b Op<'_>) -> Option<&'b [u8]> {
-    match op {
-        Op::Update { dkey, .. }
-        | Op::Fetch { dkey, .. }
-        | Op::PunchAkeys { dkey, .. }
-        | Op::FetchLink { dkey, .. }
-        | Op::RemoveLink { dkey, .. }
-        | Op::List { scope: ListScope::Akeys { dkey } | ListScope::Recxs { dkey, .. }, .. } => {
-            Some(*dkey)
-        }
-        Op::PunchDkeys { dkeys, .. } => dkeys.first().map(|key| key.as_ref()),
-        _ => None,
-    }
 }
 
 /// The sums of a batch's bulk.
@@ -153,7 +137,7 @@ impl<'a> Batch<'a> {
     /// Adds an op. One on a dkey is for the unit that holds it, whatever group it names; another one
     /// is for the unit it names. Returns its index among the replies.
     pub fn op(&mut self, mut op: Op<'a>) -> usize {
-        if let Some(dkey) = dkey_of(&op) {
+        if let Some(dkey) = op.footprint().dkey() {
             match self.cont.known_unit_of(op.oid(), dkey) {
                 Ok(unit) => op.set_unit(unit),
                 Err(error) => self.not_placed(error, Unplaced::Op(self.ops.len())),
@@ -176,7 +160,8 @@ impl<'a> Batch<'a> {
             match what {
                 Unplaced::Op(at) => {
                     let op = &self.ops[at];
-                    let dkey = dkey_of(op).ok_or_else(|| Error::inval("an op without a dkey"))?;
+                    let dkey = op.footprint().dkey();
+                    let dkey = dkey.ok_or_else(|| Error::inval("an op without a dkey"))?;
                     let unit = self.cont.unit_of(op.oid(), dkey).await?;
                     self.ops[at].set_unit(unit);
                 }
@@ -412,7 +397,7 @@ impl<'a> Batch<'a> {
         );
         let link = pool.client.target(target);
         let writes = self.writes();
-        let opens = self.ops.iter().any(|op| matches!(op, Op::Open { .. }));
+        let opens = self.ops.iter().any(|op| op.footprint().opens == Opens::Own);
         if writes {
             attempt.begin_update(&pool.client, target).await;
         }
@@ -562,16 +547,16 @@ impl<'a> Batch<'a> {
         result: &BatchResult,
     ) -> Result<()> {
         for (at, op) in self.ops.iter().enumerate() {
-            if let Op::Open { unit } = op {
-                self.cont.note_open(target_of(at), *unit);
+            if op.footprint().opens == Opens::Own {
+                self.cont.note_open(target_of(at), op.unit());
             }
         }
-        if !self.ops.iter().any(|op| matches!(op, Op::FetchLink { open: true, .. })) {
+        if !self.ops.iter().any(|op| op.footprint().opens == Opens::Linked) {
             return Ok(());
         }
         let replies = result.replies()?;
         for (at, (op, reply)) in self.ops.iter().zip(&replies).enumerate() {
-            if let Op::FetchLink { open: true, .. } = op
+            if op.footprint().opens == Opens::Linked
                 && let OpReply::Link { value: Some(value), opened: true, .. } = reply
                 && let Some(link) = Link::decode(value)
             {

@@ -3,6 +3,7 @@
 
 use smallvec::SmallVec;
 use types::{Code, CsumKind, Error, Result};
+use wire::footprint::Brings;
 use wire::obj::{BatchReply, Op, UpdateValue};
 
 /// Sums of what `ops` take from `bulk`. `Inval` when it is too short for them.
@@ -12,10 +13,14 @@ pub(crate) fn of_update(kind: CsumKind, ops: &[Op<'_>], bulk: &[&[u8]]) -> Resul
     }
     let mut values: SmallVec<[u64; 8]> = SmallVec::new();
     for op in ops {
-        if let Op::Append { count, .. } = op {
-            values.push(*count);
-        }
-        let Op::Update { iods, .. } = op else { continue };
+        let iods = match op.footprint().brings {
+            Brings::Values { iods, .. } => iods,
+            Brings::Records { count, .. } => {
+                values.push(count);
+                continue;
+            }
+            Brings::Nothing => continue,
+        };
         for iod in iods {
             match &iod.value {
                 UpdateValue::Single { bytes } => values.push(*bytes),

@@ -18,6 +18,7 @@ use std::rc::Rc;
 use transport::IncomingBulk;
 use types::{Code, Epoch, Error, Result, Unit};
 use vos::{Origin, Segments};
+use wire::footprint::Brings;
 use wire::obj::{Batch, BulkSums, Cond, Op, OpReply, Recx, Sums, UpdateIod, UpdateValue};
 use wire::order::Order;
 
@@ -35,11 +36,11 @@ pub(crate) struct Append {
 impl Append {
     /// The append in a batch; `Inval` when something is beside it.
     pub fn of(batch: &Batch<'_>) -> Result<Option<Append>> {
-        let found = batch.ops.iter().find_map(|op| match *op {
-            Op::Append { unit, chunk_records, count } => {
-                Some(Append { unit, chunk_records, count })
+        let found = batch.ops.iter().find_map(|op| match op.footprint().brings {
+            Brings::Records { chunk_records, count } => {
+                Some(Append { unit: op.unit(), chunk_records, count })
             }
-            _ => None,
+            Brings::Nothing | Brings::Values { .. } => None,
         });
         if found.is_some() && batch.at != Epoch::ZERO {
             return Err(Error::new(Code::ReadOnly, "a snapshot cannot be changed"));

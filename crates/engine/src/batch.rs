@@ -23,6 +23,7 @@ use transport::{Incoming, IncomingBulk, Responder};
 use types::{ClientId, Code, Epoch, Error, Result, limits};
 use vos::{Lsn, Origin, OrphanChange, Payload, Segments};
 use wire::Header;
+use wire::footprint::Opens;
 use wire::obj::{Batch, BulkSums, Op, Request, TxId};
 use wire::order::Order;
 use wire::scrub::FoundBy;
@@ -165,8 +166,8 @@ impl Target {
         let mut has_any = false;
         let mut opens = self.opens.borrow_mut();
         for op in &batch.ops {
-            if let Op::Open { unit } = op {
-                let handle = (batch.pool, batch.cont, *unit);
+            if op.footprint().opens == Opens::Own {
+                let handle = (batch.pool, batch.cont, op.unit());
                 if !opens.is_held_by(client, &handle) {
                     opens.open(client, handle);
                 }
@@ -576,10 +577,7 @@ impl Target {
 
 /// Most that the lists of a batch may take in its answer, bytes.
 fn list_bytes_max(batch: &Batch<'_>) -> usize {
-    let most = |op: &Op<'_>| match op {
-        Op::List { bytes_max, .. } => *bytes_max as usize,
-        _ => 0,
-    };
+    let most = |op: &Op<'_>| op.footprint().listed_bytes_max() as usize;
     batch.ops.iter().map(most).fold(0, usize::saturating_add).min(limits::BODY_BYTES_MAX)
 }
 

@@ -15,6 +15,7 @@ use types::{Code, Error, Result, TargetId, Unit};
 use vos::Segments;
 use wire::Header;
 use wire::cell::{NamedPart, cell_akey, cell_unit, is_coined};
+use wire::footprint::{Brings, Changes, Reads};
 use wire::header::FLAG_CELLS;
 use wire::map::PoolMap;
 use wire::obj::{Batch, Cond, Op, UpdateIod, UpdateValue};
@@ -30,18 +31,21 @@ impl Target {
     pub(crate) fn check_cells(&self, batch: &Batch<'_>) -> Result<()> {
         for op in &batch.ops {
             let unit = op.unit();
-            let is_possible = match (unit.is_cell(), op) {
-                (false, _) => true,
-                (true, Op::Update { iods, .. }) => {
-                    let is_array = |iod: &UpdateIod<'_>| {
-                        matches!(iod.value, UpdateValue::Array { record_bytes: 1, .. })
-                    };
-                    unit.object.cells().is_some() && iods.iter().all(is_array)
+            if !unit.is_cell() {
+                continue;
+            }
+            let is_array = |iod: &UpdateIod<'_>| {
+                matches!(iod.value, UpdateValue::Array { record_bytes: 1, .. })
+            };
+            let at = op.footprint();
+            let is_possible = match (at.brings, at.changes, at.reads) {
+                (Brings::Values { iods, .. }, Changes::Dkey(_), Reads::Nothing) => {
+                    iods.iter().all(is_array)
                 }
-                (true, Op::Fetch { .. }) => unit.object.cells().is_some(),
+                (Brings::Nothing, Changes::Nothing, Reads::Dkey(_)) => true,
                 _ => false,
             };
-            if !is_possible {
+            if !is_possible || unit.object.cells().is_none() {
                 return Err(Error::inval("cells are kept and read, nothing else"));
             }
         }
@@ -149,23 +153,25 @@ fn cell_of(target: TargetId, map: &PoolMap, unit: Unit) -> Option<usize> {
 
 /// True when a batch names stripes.
 pub(crate) fn names_stripes(batch: &Batch<'_>) -> bool {
-    batch.ops.iter().any(|op| match op {
-        Op::Update { iods, .. } => {
+    batch.ops.iter().any(|op| match op.footprint().brings {
+        Brings::Values { iods, .. } => {
             iods.iter().any(|iod| matches!(iod.value, UpdateValue::Coded { .. }))
         }
-        _ => false,
+        Brings::Nothing | Brings::Records { .. } => false,
     })
 }
 
 /// The stripes that a batch names, with the values that do.
-fn stripes_named<'b, 'a: 'b>(
-    batch: &'b Batch<'a>,
-) -> impl Iterator<Item = (StripeAt<'a>, &'b UpdateValue<'a>)> {
+fn stripes_named<'b>(
+    batch: &'b Batch<'b>,
+) -> impl Iterator<Item = (StripeAt<'b>, &'b UpdateValue<'b>)> {
     let cont = batch.cont;
     batch.ops.iter().flat_map(move |op| {
-        let (unit, dkey, iods) = match op {
-            Op::Update { unit, dkey, iods, .. } => (*unit, *dkey, &iods[..]),
-            other => (other.unit(), &b""[..], &[][..]),
+        let at = op.footprint();
+        let unit = at.unit;
+        let (dkey, iods) = match at.brings {
+            Brings::Values { dkey, iods } => (dkey, iods),
+            Brings::Nothing | Brings::Records { .. } => (&b""[..], &[][..]),
         };
         iods.iter().flat_map(move |iod| {
             let stripes = match &iod.value {

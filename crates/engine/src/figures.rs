@@ -10,14 +10,12 @@ use types::{Histogram, PoolId};
 use vos::IndexStat;
 use wire::admission::AdmissionStat;
 use wire::cache::CacheStat;
+use wire::footprint::OpKind;
 use wire::job::JobFigures;
-use wire::obj::{Batch, Op, PoolShardStat, RequestKind};
+use wire::obj::{Batch, PoolShardStat, RequestKind};
 use wire::scrub::ScrubStat;
 use wire::store::{AggregationStat, CatchUpStat, DeviceStat, GroupStat, LogStat};
 
-/// Kinds of operations: that of a batch is the kind of its first op.
-pub(crate) const OP_KINDS: [&str; 9] =
-    ["update", "fetch", "append", "punch", "list", "query", "lookup", "remove", "open"];
 /// Kinds of requests, in the order of [`request_index`].
 pub(crate) const REQUEST_KINDS: [&str; 8] =
     ["batch", "commit", "prepare", "lock", "orders", "other", "member", "cell"];
@@ -25,25 +23,9 @@ pub(crate) const REQUEST_KINDS: [&str; 8] =
 /// Jobs of a target in its figures.
 const JOBS_MAX: usize = 64;
 
-fn op_index(batch: &Batch<'_>) -> usize {
-    match batch.ops.first() {
-        Some(Op::Update { .. }) => 0,
-        Some(Op::Fetch { .. }) => 1,
-        Some(Op::Append { .. }) => 2,
-        Some(
-            Op::PunchObj { .. }
-            | Op::PunchDkeys { .. }
-            | Op::PunchDkeysFrom { .. }
-            | Op::PunchAkeys { .. }
-            | Op::PunchUnlessOpen { .. }
-            | Op::FreeClosed { .. },
-        ) => 3,
-        Some(Op::List { .. } | Op::ListRuns { .. }) => 4,
-        Some(Op::Query { .. } | Op::Stat { .. }) | None => 5,
-        Some(Op::FetchLink { .. }) => 6,
-        Some(Op::RemoveLink { .. }) => 7,
-        Some(Op::Open { .. } | Op::Adopt { .. }) => 8,
-    }
+/// The kind of a batch is that of its first op.
+fn kind_of(batch: &Batch<'_>) -> OpKind {
+    batch.ops.first().map_or(OpKind::Query, |op| op.footprint().kind)
 }
 
 fn request_index(kind: RequestKind) -> usize {
@@ -90,7 +72,7 @@ pub(crate) struct OpFigures {
 /// A batch on its way, for its figures.
 #[derive(Clone, Copy)]
 pub(crate) struct Begun {
-    op: usize,
+    kind: OpKind,
     at: Duration,
     in_bytes: u64,
 }
@@ -98,7 +80,7 @@ pub(crate) struct Begun {
 impl Begun {
     /// A batch that has arrived at `at` with so many bulk bytes.
     pub fn new(batch: &Batch<'_>, at: Duration, in_bytes: u64) -> Begun {
-        Begun { op: op_index(batch), at, in_bytes }
+        Begun { kind: kind_of(batch), at, in_bytes }
     }
 
     /// Bulk bytes that came with it.
@@ -109,13 +91,13 @@ impl Begun {
 
 /// Operations of a pool at a target, by kind.
 #[derive(Default)]
-pub(crate) struct OpCounts(RefCell<[OpFigures; OP_KINDS.len()]>);
+pub(crate) struct OpCounts(RefCell<[OpFigures; OpKind::ALL.len()]>);
 
 impl OpCounts {
     /// Counts a batch that is over; `out_bytes`: of an answer that is no error. Returns how long it took.
     pub fn count(&self, begun: Begun, now: Duration, out_bytes: Option<u64>) -> Duration {
         let mut all = self.0.borrow_mut();
-        let figures = &mut all[begun.op];
+        let figures = &mut all[begun.kind as usize];
         let time = now.saturating_sub(begun.at);
         figures.latency_us.record(time.as_micros() as u64);
         figures.in_bytes += begun.in_bytes;
@@ -159,7 +141,7 @@ pub(crate) struct PoolFigures {
     pub groups: GroupStat,
     /// Without places.
     pub scrub: ScrubStat,
-    /// In the order of [`OP_KINDS`].
+    /// In the order of [`OpKind::ALL`].
     pub ops: Vec<OpFigures>,
 }
 

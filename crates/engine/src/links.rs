@@ -89,15 +89,7 @@ impl Target {
             adopted: Vec::new(),
             after: After::default(),
         };
-        if batch.ops.iter().any(|op| {
-            matches!(
-                op,
-                Op::RemoveLink { .. }
-                    | Op::PunchUnlessOpen { .. }
-                    | Op::FreeClosed { .. }
-                    | Op::Adopt { .. }
-            )
-        }) {
+        if batch.ops.iter().any(|op| op.footprint().is_replaced) {
             plan.writes = Some(Vec::with_capacity(batch.ops.len()));
         }
         let handle = |unit: Unit| (batch.pool, batch.cont, unit);

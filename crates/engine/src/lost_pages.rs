@@ -20,7 +20,7 @@ use wire::control::ControlRequest;
 use wire::event::{EventCode, Happened};
 use wire::map::PoolMap;
 use wire::member::{MemberAsk, UnitList};
-use wire::obj::{Batch, ListScope, Op};
+use wire::obj::{Batch, Op};
 
 /// Pause before another try.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -179,11 +179,7 @@ impl Target {
             ctx.shard.require_pages_of(batch.cont, unit)?;
         }
         // These look at objects that they do not name.
-        let follows = |op: &Op<'_>| {
-            let lists = matches!(op, Op::List { scope: ListScope::Dkeys { follow: true, .. }, .. });
-            lists || matches!(op, Op::FetchLink { .. } | Op::RemoveLink { .. })
-        };
-        match batch.ops.iter().any(follows) {
+        match batch.ops.iter().any(|op| op.footprint().follows()) {
             true => Err(lacks_pages()),
             false => Ok(()),
         }

@@ -1,7 +1,7 @@
 //! An engine's figures for Prometheus: gathered on the control thread, as text.
 
 use crate::control_host::ControlHost;
-use crate::figures::{OP_KINDS, OpFigures, PoolFigures, REQUEST_KINDS, TargetFigures};
+use crate::figures::{OpFigures, PoolFigures, REQUEST_KINDS, TargetFigures};
 use crate::office::Role;
 use crate::process::Order;
 use futures_channel::{mpsc, oneshot};
@@ -13,6 +13,7 @@ use types::TargetId;
 use types::metrics::{Family, seconds};
 use wire::admission::{GateStat, JobStat};
 use wire::event::EventCode;
+use wire::footprint::OpKind;
 use wire::job::JobFigures;
 use wire::store::{DeviceRole, LogStat};
 
@@ -376,8 +377,8 @@ fn of_operations(out: &mut String, pools: &[Labelled<'_, PoolFigures>]) {
     let mut all: Vec<Labelled<'_, OpFigures>> = Vec::new();
     for (values, pool) in pools {
         let used =
-            OP_KINDS.iter().zip(&pool.ops).filter(|(_, figures)| figures.latency_us.count > 0);
-        all.extend(used.map(|(kind, figures)| (named(values, kind), figures)));
+            OpKind::ALL.iter().zip(&pool.ops).filter(|(_, figures)| figures.latency_us.count > 0);
+        all.extend(used.map(|(kind, figures)| (named(values, kind.name()), figures)));
     }
     let names = ["target", "pool", "op"];
     let help = "From arrival until the answer has left.";

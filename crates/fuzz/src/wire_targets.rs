@@ -166,7 +166,7 @@ fn nested(bytes: &[u8]) {
             for (_, part, _) in parts {
                 let Ok(batch) = wire::decode::<Batch<'_>>(part) else { continue };
                 for op in &batch.ops {
-                    let _ = (op.oid(), op.is_write());
+                    let _ = (op.oid(), op.footprint());
                 }
             }
         }

@@ -183,7 +183,18 @@ impl ContShard {
                 let all = akeys.iter().all(|akey| self.akey(*unit, dkey, akey).is_some());
                 must(!cond.has(Cond::PUNCH) || all, Code::NonExist)
             }
-            _ => Ok(()),
+            Op::PunchDkeysFrom { .. }
+            | Op::List { .. }
+            | Op::Query { .. }
+            | Op::Stat { .. }
+            | Op::FetchLink { .. }
+            | Op::RemoveLink { .. }
+            | Op::Open { .. }
+            | Op::PunchUnlessOpen { .. }
+            | Op::Append { .. }
+            | Op::ListRuns { .. }
+            | Op::Adopt { .. }
+            | Op::FreeClosed { .. } => Ok(()),
         }
     }
 

@@ -38,7 +38,20 @@ pub(crate) fn check_ops(ops: &[Op<'_>]) -> Result<()> {
             Op::PunchDkeysFrom { .. } if unit.dkey_kind() != DkeyKind::U64 => {
                 return Err(Error::inval(format!("object {unit} has no integer dkeys")));
             }
-            _ => {}
+            // What these name is looked for, never stored.
+            Op::PunchObj { .. }
+            | Op::PunchDkeysFrom { .. }
+            | Op::List { .. }
+            | Op::Query { .. }
+            | Op::Stat { .. }
+            | Op::FetchLink { .. }
+            | Op::RemoveLink { .. }
+            | Op::Open { .. }
+            | Op::PunchUnlessOpen { .. }
+            | Op::Append { .. }
+            | Op::ListRuns { .. }
+            | Op::Adopt { .. }
+            | Op::FreeClosed { .. } => {}
         }
     }
     if bulk_bytes > limits::BULK_BYTES_MAX as u64 {
@@ -218,7 +231,19 @@ pub(crate) fn walk<'a>(
                     each(ChangeDf::PunchAkey { unit, dkey, akey });
                 }
             }
-            _ => {}
+            // These change nothing, or have others in their place.
+            Op::Fetch { .. }
+            | Op::List { .. }
+            | Op::Query { .. }
+            | Op::Stat { .. }
+            | Op::FetchLink { .. }
+            | Op::RemoveLink { .. }
+            | Op::Open { .. }
+            | Op::PunchUnlessOpen { .. }
+            | Op::Append { .. }
+            | Op::ListRuns { .. }
+            | Op::Adopt { .. }
+            | Op::FreeClosed { .. } => {}
         }
     }
     if pieces.next().is_some() {
@@ -261,4 +286,73 @@ fn foreign() -> Error {
 /// Checks that pieces belong to the ops, without any effect.
 pub(crate) fn check_pieces(ops: &[Op<'_>], pieces: &[Piece]) -> Result<()> {
     walk(ops, pieces, &mut |_| {})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::footprint::{Brings, Changes, Footprint};
+
+    /// Pieces of the size that the bulk of values has.
+    fn pieces(of: &Footprint<'_>) -> Vec<Piece> {
+        let Brings::Values { iods, .. } = of.brings else { return Vec::new() };
+        let bytes_of = |value: &UpdateValue<'_>| match value {
+            UpdateValue::Single { bytes } => vec![*bytes],
+            UpdateValue::Array { record_bytes, recxs } => {
+                recxs.iter().map(|recx| recx.count * *record_bytes as u64).collect()
+            }
+            UpdateValue::Inline(_)
+            | UpdateValue::Zero { .. }
+            | UpdateValue::PunchRecords { .. }
+            | UpdateValue::Coded { .. } => Vec::new(),
+        };
+        let all = iods.iter().flat_map(|iod| bytes_of(&iod.value));
+        all.map(|bytes| Piece::Inline(vec![7; bytes as usize].into())).collect()
+    }
+
+    fn is_within(change: &ChangeDf<'_>, at: &Footprint<'_>) -> bool {
+        let (unit, dkey, akey) = match *change {
+            ChangeDf::Single { unit, dkey, akey, .. }
+            | ChangeDf::SingleRuns { unit, dkey, akey, .. }
+            | ChangeDf::Records { unit, dkey, akey, .. }
+            | ChangeDf::PunchRecords { unit, dkey, akey, .. }
+            | ChangeDf::PunchAkey { unit, dkey, akey } => (unit, Some(dkey), Some(akey)),
+            ChangeDf::PunchDkey { unit, dkey } => (unit, Some(dkey), None),
+            ChangeDf::PunchObj { unit } | ChangeDf::PunchDkeysFrom { unit, .. } => {
+                (unit, None, None)
+            }
+        };
+        let is_named = match at.changes {
+            Changes::Nothing | Changes::Unnamed => false,
+            Changes::Dkey(named) => dkey == Some(named),
+            Changes::Akeys { dkey: of, akeys } => {
+                let is_one = |akey: &[u8]| akeys.iter().any(|one| ***one == *akey);
+                dkey == Some(of) && akey.is_some_and(is_one)
+            }
+            Changes::Dkeys(dkeys) => {
+                dkey.is_some_and(|dkey| dkeys.iter().any(|one| ***one == *dkey))
+            }
+            Changes::DkeysFrom(at_least) => {
+                matches!(change, ChangeDf::PunchDkeysFrom { from, .. } if *from >= at_least)
+            }
+            Changes::All => true,
+        };
+        unit == at.unit && is_named
+    }
+
+    #[test]
+    fn what_takes_effect_lies_within_the_footprint() {
+        for (name, op) in crate::op_samples::ops() {
+            let at = op.footprint();
+            let mut count = 0;
+            let pieces = pieces(&at);
+            walk(std::slice::from_ref(&op), &pieces, &mut |change| {
+                assert!(is_within(&change, &at), "{name}: {change:?} is not within {at:?}");
+                count += 1;
+            })
+            .unwrap();
+            // Others are applied in the place of those that are replaced.
+            assert_eq!(count > 0, at.is_write() && !at.is_replaced, "{name}");
+        }
+    }
 }

@@ -5,6 +5,7 @@
 //! sees it gone in between.
 
 use types::{Code, Epoch, Error, Result, Unit};
+use wire::footprint::Changes;
 use wire::obj::{Cond, FetchWant, Op, ReadCheck, ReadScope, UpdateValue};
 
 use crate::index::Container;
@@ -91,18 +92,36 @@ pub(crate) fn check_op(cont: &Container, op: &Op<'_>, before: &[Op<'_>]) -> Resu
                 require(akeys.iter().all(|akey| there(akey)), Code::NonExist)?;
             }
         }
-        _ => {}
+        // Without conditions.
+        Op::PunchDkeysFrom { .. }
+        | Op::List { .. }
+        | Op::Query { .. }
+        | Op::Stat { .. }
+        | Op::FetchLink { .. }
+        | Op::RemoveLink { .. }
+        | Op::Open { .. }
+        | Op::PunchUnlessOpen { .. }
+        | Op::Append { .. }
+        | Op::ListRuns { .. }
+        | Op::Adopt { .. }
+        | Op::FreeClosed { .. } => {}
     }
     Ok(())
 }
 
 /// True when an op takes an akey away, by its name.
 fn punches(op: &Op<'_>, of: Unit, of_dkey: &[u8], of_akey: &[u8]) -> bool {
-    match op {
-        Op::PunchAkeys { unit, dkey, akeys, .. } => {
-            *unit == of && *dkey == of_dkey && akeys.iter().any(|akey| akey.as_ref() == of_akey)
+    let at = op.footprint();
+    match at.changes {
+        Changes::Akeys { dkey, akeys } => {
+            at.unit == of && dkey == of_dkey && akeys.iter().any(|akey| akey.as_ref() == of_akey)
         }
-        _ => false,
+        Changes::Nothing
+        | Changes::Dkey(_)
+        | Changes::Dkeys(_)
+        | Changes::DkeysFrom(_)
+        | Changes::All
+        | Changes::Unnamed => false,
     }
 }
 

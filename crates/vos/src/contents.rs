@@ -194,7 +194,21 @@ impl Contents {
                     .filter_map(|op| match op {
                         Op::PunchUnlessOpen { unit } => Some(OrphanChange::Add(*unit)),
                         Op::Adopt { unit } => Some(OrphanChange::Remove(*unit)),
-                        _ => None,
+                        Op::Update { .. }
+                        | Op::Fetch { .. }
+                        | Op::PunchObj { .. }
+                        | Op::PunchDkeys { .. }
+                        | Op::PunchDkeysFrom { .. }
+                        | Op::PunchAkeys { .. }
+                        | Op::List { .. }
+                        | Op::Query { .. }
+                        | Op::Stat { .. }
+                        | Op::FetchLink { .. }
+                        | Op::RemoveLink { .. }
+                        | Op::Open { .. }
+                        | Op::Append { .. }
+                        | Op::ListRuns { .. }
+                        | Op::FreeClosed { .. } => None,
                     })
                     .collect();
                 self.saw_epoch(epoch);

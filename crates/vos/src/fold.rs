@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 
 use types::{ContId, Epoch, Result, Unit, limits};
 use wire::cell::{CELL_NAME_BYTES, Stripe, StripeOf};
+use wire::footprint::{Brings, Changes};
 use wire::obj::{Batch, Cond, Op, TxId, UpdateValue};
 
 use crate::Lsn;
@@ -63,17 +64,15 @@ impl PoolShard {
         if unit.is_cell() || unit.object.cells().is_none() {
             return;
         }
-        match op {
-            Op::Update { dkey, iods, .. }
-                if iods.iter().any(|iod| !matches!(iod.value, UpdateValue::Coded { .. })) =>
-            {
-                self.note_fold_of(cont, unit, dkey);
-            }
-            // Of an image that was installed.
-            Op::PunchDkeys { dkeys, .. } => {
-                dkeys.iter().for_each(|dkey| self.note_fold_of(cont, unit, dkey));
-            }
-            _ => {}
+        let at = op.footprint();
+        if let Brings::Values { dkey, iods } = at.brings
+            && iods.iter().any(|iod| !matches!(iod.value, UpdateValue::Coded { .. }))
+        {
+            self.note_fold_of(cont, unit, dkey);
+        }
+        // Of an image that was installed.
+        if let Changes::Dkeys(dkeys) = at.changes {
+            dkeys.iter().for_each(|dkey| self.note_fold_of(cont, unit, dkey));
         }
     }
 

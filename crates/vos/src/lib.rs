@@ -46,6 +46,9 @@ mod locks;
 mod lost;
 mod measure;
 pub mod offline;
+#[cfg(test)]
+#[path = "../../wire/tests/samples/ops.rs"]
+mod op_samples;
 mod openers;
 mod ordered;
 mod orphans;

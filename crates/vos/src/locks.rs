@@ -8,7 +8,8 @@
 
 use types::map::HashMap;
 use types::{ContId, Key, Unit};
-use wire::obj::{Cond, ListScope, Op, ReadCheck, ReadScope};
+use wire::footprint::Extent;
+use wire::obj::{Op, ReadCheck, ReadScope};
 
 /// How much of an object, and how.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -143,43 +144,26 @@ pub(crate) fn claims(checks: &[ReadCheck<'_>], ops: &[Op<'_>], each: &mut dyn Fn
         each(Claim { unit: check.unit, of });
     }
     for op in ops {
-        let unit = op.unit();
-        let mut claim = |of: Part| each(Claim { unit, of });
-        match op {
-            Op::Update { cond, .. }
-            | Op::Fetch { cond, .. }
-            | Op::PunchDkeys { cond, .. }
-            | Op::PunchAkeys { cond, .. }
-                if cond.has(Cond::OBJ_EXISTS) =>
-            {
-                claim(Part::Exists)
-            }
-            _ => {}
+        let at = op.footprint();
+        let mut claim = |of: Part| each(Claim { unit: at.unit, of });
+        let (extent, exclusive) = (at.extent(), at.is_write());
+        // Who claims all of the object claims that it is there.
+        if at.needs_object && extent != Extent::All {
+            claim(Part::Exists);
         }
-        match op {
-            Op::Update { dkey, .. } | Op::PunchAkeys { dkey, .. } | Op::RemoveLink { dkey, .. } => {
-                claim(Part::DkeyExclusive(Key::new(dkey)))
-            }
-            Op::Fetch { dkey, .. }
-            | Op::FetchLink { dkey, .. }
-            | Op::List {
-                scope: ListScope::Akeys { dkey } | ListScope::Recxs { dkey, .. }, ..
-            } => claim(Part::DkeyShared(Key::new(dkey))),
-            Op::PunchDkeys { dkeys, .. } => {
-                for dkey in dkeys {
-                    claim(Part::DkeyExclusive(Key::new(dkey)));
-                }
-            }
-            Op::PunchObj { .. }
-            | Op::PunchDkeysFrom { .. }
-            | Op::PunchUnlessOpen { .. }
-            | Op::Append { .. }
-            | Op::Adopt { .. }
-            | Op::FreeClosed { .. } => claim(Part::AllExclusive),
-            Op::List { .. } | Op::Query { .. } | Op::Stat { .. } | Op::ListRuns { .. } => {
-                claim(Part::AllShared)
-            }
-            Op::Open { .. } => claim(Part::Exists),
+        let dkey = |dkey: &[u8]| match exclusive {
+            true => Part::DkeyExclusive(Key::new(dkey)),
+            false => Part::DkeyShared(Key::new(dkey)),
+        };
+        match extent {
+            Extent::Nothing => {}
+            Extent::Existence if !exclusive => claim(Part::Exists),
+            Extent::Dkey(key) => claim(dkey(key)),
+            Extent::Dkeys(keys) => keys.iter().for_each(|key| claim(dkey(key))),
+            Extent::Existence | Extent::All => claim(match exclusive {
+                true => Part::AllExclusive,
+                false => Part::AllShared,
+            }),
         }
     }
 }
@@ -197,6 +181,73 @@ mod tests {
 
     fn key(name: &str) -> Key {
         Key::new(name.as_bytes())
+    }
+
+    /// What each operation claims: that the object is there (`?`), all of it (`a` to read, `A` to change), or a dkey (`k`, `K`).
+    const CLAIMED: &[(&str, &str)] = &[
+        ("update.inline", "? K:dkey"),
+        ("update.single", "? K:dkey"),
+        ("update.array", "? K:dkey"),
+        ("update.zero", "? K:dkey"),
+        ("update.punch_records", "? K:dkey"),
+        ("update.coded", "? K:dkey"),
+        ("fetch.single", "k:dkey"),
+        ("fetch.array", "k:dkey"),
+        ("fetch.probe", "k:dkey"),
+        ("fetch.sparse", "k:dkey"),
+        ("punch_obj", "A"),
+        ("punch_dkeys", "K:one K:"),
+        ("punch_dkeys_from", "A"),
+        ("punch_akeys", "K:dkey"),
+        ("list.dkeys", "a"),
+        ("list.dkeys_bare", "a"),
+        ("list.akeys", "k:dkey"),
+        ("list.recxs", "k:dkey"),
+        ("query", "a"),
+        ("stat", "a"),
+        ("fetch_link", "k:d"),
+        ("remove_link", "K:d"),
+        ("open", "?"),
+        ("punch_unless_open", "A"),
+        ("append", "A"),
+        ("list_runs", "a"),
+        ("adopt", "A"),
+        ("free_closed", "A"),
+    ];
+
+    fn claimed(op: &Op<'_>) -> String {
+        let mut told = Vec::new();
+        claims(&[], std::slice::from_ref(op), &mut |claim| {
+            assert_eq!(claim.unit, op.unit());
+            told.push(match claim.of {
+                Part::Exists => "?".to_string(),
+                Part::AllShared => "a".to_string(),
+                Part::AllExclusive => "A".to_string(),
+                Part::DkeyShared(key) => format!("k:{}", key.escape_ascii()),
+                Part::DkeyExclusive(key) => format!("K:{}", key.escape_ascii()),
+            });
+        });
+        told.join(" ")
+    }
+
+    #[test]
+    fn what_operations_claim() {
+        let ops = crate::op_samples::ops();
+        let made: Vec<_> = ops.iter().map(|(name, op)| (*name, claimed(op))).collect();
+        let made: Vec<_> = made.iter().map(|(name, told)| (*name, &told[..])).collect();
+        assert_eq!(made, CLAIMED);
+    }
+
+    #[test]
+    fn who_needs_the_object_claims_that_it_is_there_unless_all_is_claimed() {
+        let (unit, cond, dkey) = (UNIT, wire::obj::Cond::OBJ_EXISTS, &b"d"[..]);
+        let keys = || vec![serde_bytes::Bytes::new(b"k")];
+        let fetch = Op::Fetch { unit, dkey, cond, iods: Vec::new() };
+        let akeys = Op::PunchAkeys { unit, dkey, cond, akeys: keys() };
+        let dkeys = Op::PunchDkeys { unit, cond, dkeys: keys() };
+        let object = Op::PunchObj { unit, cond, besides: b"" };
+        let told = [fetch, akeys, dkeys, object].map(|op| claimed(&op));
+        assert_eq!(told, ["? k:d", "? K:d", "? K:k", "A"]);
     }
 
     #[test]

@@ -20,6 +20,7 @@ use env::{AlignedBuf, Env, File};
 use futures_util::future::join_all;
 use smallvec::SmallVec;
 use types::{Code, CsumKind, Error, Result};
+use wire::footprint::Brings;
 use wire::obj::{Op, Recx, UpdateValue};
 
 use crate::arena::Arena;
@@ -179,7 +180,7 @@ impl Payload {
             payload.scm_reserved = scm;
         }
         for op in ops {
-            let Op::Update { iods, .. } = op else { continue };
+            let Brings::Values { iods, .. } = op.footprint().brings else { continue };
             for iod in iods {
                 match &iod.value {
                     UpdateValue::Single { bytes } => payload.reserve_value(*bytes, None)?,
@@ -456,7 +457,7 @@ fn room_for(core: &Core, run: Run) -> Result<Option<AlignedBuf>> {
 fn scm_needed(ops: &[Op<'_>], inline_bytes_max: u64) -> u64 {
     let mut needed = 0;
     for op in ops {
-        let Op::Update { dkey, iods, .. } = op else { continue };
+        let Brings::Values { dkey, iods } = op.footprint().brings else { continue };
         needed += cost::OBJECT + cost::DKEY + dkey.len() as u64;
         for iod in iods {
             needed += cost::AKEY + iod.akey.len() as u64;

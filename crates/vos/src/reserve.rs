@@ -201,7 +201,7 @@ impl Room {
 }
 
 fn needs_space(ops: &[Op<'_>]) -> bool {
-    ops.iter().any(|op| matches!(op, Op::Update { .. } | Op::Append { .. }))
+    ops.iter().any(|op| op.footprint().takes_room())
 }
 
 fn full(dir: &Path) -> Error {

@@ -16,6 +16,7 @@ use std::task::{Poll, Waker};
 use env::AlignedBuf;
 use futures_util::stream::{self, StreamExt};
 use types::{Code, ContId, Epoch, Error, Key, Result, Unit};
+use wire::footprint::{Changes, Footprint, Reads};
 use wire::link::{Link, LinkKind};
 use wire::obj::{Batch, Op, ReadCheck, TxId};
 
@@ -142,7 +143,7 @@ impl PoolShard {
             self.wait_for_reserve(ops).await?;
             self.wait_for_room().await;
         }
-        let lists = ops.iter().any(|op| matches!(op, Op::List { .. } | Op::ListRuns { .. }));
+        let lists = ops.iter().any(|op| op.footprint().walks());
         self.ready_with(cont, lists, &|container| self.touch(container, at, checks, ops)).await
     }
 
@@ -254,10 +255,11 @@ impl PoolShard {
             if at == Epoch::ZERO {
                 let _ = check::check_op(container, op, &[]);
             }
-            touch_writes(container, op);
+            let touched = op.footprint();
+            touch_writes(container, &touched);
             // Refused while it is rolled back, or when there is no such snapshot.
             if let Ok(view) = self.view_at(cont, at) {
-                touch_reads(&view, op);
+                touch_reads(&view, &touched);
             }
         }
     }
@@ -529,77 +531,73 @@ impl PoolShard {
 pub(crate) const RECLAIM_COUNT: usize = 2000;
 
 /// Goes the ways that an op will go to change something.
-fn touch_writes(cont: &Container, op: &Op<'_>) {
-    let dkey = |unit: Unit, dkey: &[u8]| {
+fn touch_writes(cont: &Container, at: &Footprint<'_>) {
+    let unit = at.unit;
+    let dkey = |dkey: &[u8]| {
         cont.touch_home(unit);
         if let Some(object) = cont.whole(unit) {
             object.dkey(dkey);
         }
     };
-    match op {
-        Op::Update { unit, dkey: key, .. }
-        | Op::PunchAkeys { unit, dkey: key, .. }
-        | Op::RemoveLink { unit, dkey: key, .. } => dkey(*unit, key),
-        Op::PunchDkeys { unit, dkeys, .. } => {
-            cont.touch_home(*unit);
-            dkeys.iter().for_each(|key| dkey(*unit, key));
+    match at.changes {
+        Changes::Nothing => {}
+        Changes::Dkey(key) | Changes::Akeys { dkey: key, .. } => dkey(key),
+        Changes::Dkeys(keys) => {
+            cont.touch_home(unit);
+            keys.iter().for_each(|key| dkey(key));
         }
-        Op::PunchDkeysFrom { unit, from } => {
-            cont.touch_punched(*unit);
-            dkey(*unit, &from.to_le_bytes());
+        Changes::DkeysFrom(from) => {
+            cont.touch_punched(unit);
+            dkey(&from.to_le_bytes());
         }
-        Op::PunchObj { unit, .. } | Op::PunchUnlessOpen { unit } => cont.touch_punched(*unit),
-        Op::Append { unit, .. } | Op::Adopt { unit } | Op::FreeClosed { unit } => {
-            cont.touch_home(*unit)
-        }
-        _ => {}
+        Changes::All => cont.touch_punched(unit),
+        Changes::Unnamed => cont.touch_home(unit),
     }
 }
 
 /// Goes the ways that an op will go to read something.
-fn touch_reads(view: &View<'_>, op: &Op<'_>) {
-    match op {
-        Op::Fetch { unit, dkey, .. } => {
-            if let Some(object) = view.object(*unit) {
+fn touch_reads(view: &View<'_>, at: &Footprint<'_>) {
+    let unit = at.unit;
+    match at.reads {
+        Reads::Nothing => {}
+        Reads::Dkey(dkey) => {
+            if let Some(object) = view.object(unit) {
                 object.dkey(dkey);
             }
         }
-        Op::List { unit, scope, anchor, count_max, bytes_max } => {
-            let _ = view.list(*unit, *scope, anchor, *count_max, *bytes_max);
+        Reads::List { scope, anchor, count_max, bytes_max } => {
+            let _ = view.list(unit, *scope, anchor, count_max, bytes_max);
         }
-        Op::ListRuns { unit, chunk_records, within, count_max } => {
-            let _ = view.runs(*unit, *chunk_records, *within, *count_max as usize);
+        Reads::Runs { chunk_records, within, count_max } => {
+            let _ = view.runs(unit, chunk_records, within, count_max as usize);
         }
-        Op::Query { unit, flags, dkey, akey } => {
-            let _ = view.query(*unit, *flags, dkey, akey);
+        Reads::Query { flags, dkey, akey } => {
+            let _ = view.query(unit, flags, dkey, akey);
         }
-        Op::Stat { unit } => {
-            view.stat(*unit);
+        Reads::Facts => {
+            view.stat(unit);
         }
-        Op::Open { unit } => {
-            view.has_object(*unit);
+        Reads::Existence => {
+            view.has_object(unit);
         }
-        Op::PunchUnlessOpen { unit } => {
-            view.has_object(*unit);
-            view.reaches_beyond(*unit);
+        Reads::Reach => {
+            view.has_object(unit);
+            view.reaches_beyond(unit);
         }
-        Op::Append { unit, .. } => {
-            view.tail(*unit);
-            view.reaches_beyond(*unit);
+        Reads::End => {
+            view.tail(unit);
+            view.reaches_beyond(unit);
         }
-        Op::FetchLink { unit, dkey, akey, .. } => {
-            if let Some(linked) = linked(view, *unit, dkey, akey) {
-                view.tail(linked);
+        Reads::Link { dkey, akey, frees } => {
+            if let Some(linked) = linked(view, unit, dkey, akey) {
+                if frees {
+                    view.cont.touch_punched(linked);
+                } else {
+                    view.tail(linked);
+                }
                 view.reaches_beyond(linked);
             }
         }
-        Op::RemoveLink { unit, dkey, akey } => {
-            if let Some(linked) = linked(view, *unit, dkey, akey) {
-                view.cont.touch_punched(linked);
-                view.reaches_beyond(linked);
-            }
-        }
-        _ => {}
     }
 }
 

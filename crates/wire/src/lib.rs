@@ -14,6 +14,7 @@ pub mod cache;
 pub mod cell;
 pub mod control;
 pub mod event;
+pub mod footprint;
 pub mod header;
 pub mod hello;
 pub mod job;

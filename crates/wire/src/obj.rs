@@ -15,7 +15,7 @@ pub use crate::versions::AdminReply;
 use crate::cell::Stripe;
 use crate::lock::{LockKind, LockOwner, LockRange, LockRequest};
 use serde::{Deserialize, Serialize};
-use types::{ClientId, ContId, Epoch, Oid, PoolId, Unit};
+use types::{ClientId, ContId, Epoch, PoolId, Unit};
 
 /// Condition bits of an operation. Names follow DAOS's `DAOS_COND_*`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -208,7 +208,7 @@ impl QueryFlags {
 }
 
 /// One operation on one unit of an object. Units of one object that a target holds have nothing to
-/// do with each other: an op sees and changes the one it names.
+/// do with each other: an op sees and changes the one it names. What each touches is told by [`Op::footprint`].
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Op<'a> {
     /// Write akeys of a dkey.
@@ -344,79 +344,9 @@ pub enum Op<'a> {
     FreeClosed { unit: Unit },
 }
 
-impl Op<'_> {
-    /// The unit the op addresses.
-    pub fn unit(&self) -> Unit {
-        match *self {
-            Op::Update { unit, .. }
-            | Op::Fetch { unit, .. }
-            | Op::PunchObj { unit, .. }
-            | Op::PunchDkeys { unit, .. }
-            | Op::PunchDkeysFrom { unit, .. }
-            | Op::PunchAkeys { unit, .. }
-            | Op::List { unit, .. }
-            | Op::Query { unit, .. }
-            | Op::Stat { unit }
-            | Op::FetchLink { unit, .. }
-            | Op::RemoveLink { unit, .. }
-            | Op::Open { unit }
-            | Op::PunchUnlessOpen { unit }
-            | Op::Append { unit, .. }
-            | Op::ListRuns { unit, .. }
-            | Op::Adopt { unit }
-            | Op::FreeClosed { unit } => unit,
-        }
-    }
-
-    /// The object of that unit.
-    pub fn oid(&self) -> Oid {
-        self.unit().object
-    }
-
-    /// Makes it an op on another unit.
-    pub fn set_unit(&mut self, to: Unit) {
-        match self {
-            Op::Update { unit, .. }
-            | Op::Fetch { unit, .. }
-            | Op::PunchObj { unit, .. }
-            | Op::PunchDkeys { unit, .. }
-            | Op::PunchDkeysFrom { unit, .. }
-            | Op::PunchAkeys { unit, .. }
-            | Op::List { unit, .. }
-            | Op::Query { unit, .. }
-            | Op::Stat { unit }
-            | Op::FetchLink { unit, .. }
-            | Op::RemoveLink { unit, .. }
-            | Op::Open { unit }
-            | Op::PunchUnlessOpen { unit }
-            | Op::Append { unit, .. }
-            | Op::ListRuns { unit, .. }
-            | Op::Adopt { unit }
-            | Op::FreeClosed { unit } => *unit = to,
-        }
-    }
-
-    /// True when the op can change stored state.
-    pub fn is_write(&self) -> bool {
-        matches!(
-            self,
-            Op::Update { .. }
-                | Op::PunchObj { .. }
-                | Op::PunchDkeys { .. }
-                | Op::PunchDkeysFrom { .. }
-                | Op::PunchAkeys { .. }
-                | Op::RemoveLink { .. }
-                | Op::PunchUnlessOpen { .. }
-                | Op::Append { .. }
-                | Op::Adopt { .. }
-                | Op::FreeClosed { .. }
-        )
-    }
-}
-
 /// Dkey of an array that is none of its chunks, which are dkeys 1, 2, …: facts about the array.
 pub const ARRAY_RECORD: [u8; 8] = [0; 8];
-/// Akey under [`ARRAY_RECORD`] in the first unit of a progressive array ([`Oid::first_part_bytes`]): a single value that
+/// Akey under [`ARRAY_RECORD`] in the first unit of a progressive array ([`types::Oid::first_part_bytes`]): a single value that
 /// is there when other units may hold chunks.
 pub const BEYOND: &[u8] = b"+";
 

@@ -9,6 +9,8 @@
 //! over changed bytes is refused while the version is the one in the file; new samples may be
 //! added at any time.
 
+#[path = "golden/footprint.rs"]
+mod footprint;
 mod samples;
 
 use std::collections::{BTreeMap, BTreeSet};

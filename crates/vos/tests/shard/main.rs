@@ -7,6 +7,7 @@ mod erase;
 mod faults;
 mod flips;
 mod fold;
+mod footprint;
 mod full;
 mod histories;
 mod images;

@@ -9,7 +9,7 @@ use types::sums::SumRun;
 use types::{
     Code, ContId, CsumKind, Durability, Epoch, ObjClass, ObjType, Oid, PoolId, Result, Unit,
 };
-use vos::{FetchedValue, Lsn, PoolShard, PoolShardConfig, Segments, SumPolicy};
+use vos::{FetchedValue, Lsn, Payload, PoolShard, PoolShardConfig, Segments, SumPolicy};
 use wire::obj::*;
 
 pub const POOL: PoolId = PoolId(3);
@@ -189,14 +189,8 @@ pub fn checked_data(segments: &Segments) -> Vec<u8> {
     data
 }
 
-/// Stages, fills, writes, checks and applies, as an engine does.
-pub async fn write(
-    shard: &PoolShard,
-    epoch: u64,
-    ops: &[Op<'_>],
-    bulk: &[u8],
-    origin: Option<vos::Origin<'_>>,
-) -> Result<Lsn> {
+/// Stages, fills and writes the data of ops, as an engine does.
+pub async fn stage(shard: &PoolShard, ops: &[Op<'_>], bulk: &[u8]) -> Result<Payload> {
     let mut payload = shard.stage(ops)?;
     assert_eq!(payload.bulk_bytes(), bulk.len() as u64);
     let mut rest = bulk;
@@ -209,6 +203,18 @@ pub async fn write(
     let sums = sums_of(kind, ops, bulk);
     shard.take_sums(CONT, &Sums { kind, bytes: &sums }, &mut payload)?;
     payload.write().await?;
+    Ok(payload)
+}
+
+/// Stages, checks and applies.
+pub async fn write(
+    shard: &PoolShard,
+    epoch: u64,
+    ops: &[Op<'_>],
+    bulk: &[u8],
+    origin: Option<vos::Origin<'_>>,
+) -> Result<Lsn> {
+    let payload = stage(shard, ops, bulk).await?;
     shard.ready(CONT, &[], ops).await?;
     assert!(shard.is_resident(CONT, &[], ops));
     shard.check(CONT, &[], ops)?;

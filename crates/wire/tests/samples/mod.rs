@@ -5,6 +5,7 @@
 
 mod control;
 mod obj;
+pub mod ops;
 mod seen;
 
 use seen::{Looking, Seen};
