@@ -7,7 +7,7 @@
 //! sequentially consistent, so one of them sees the other.
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
@@ -102,6 +102,10 @@ pub(crate) struct Exec {
     slots: RefCell<Vec<Slot>>,
     free: RefCell<Vec<usize>>,
     batch: RefCell<VecDeque<TaskKey>>,
+    /// Owners whose tasks do not run, with those of them that were woken since.
+    held: RefCell<BTreeMap<Owner, Vec<TaskKey>>>,
+    /// There are some: what every run of a task looks at.
+    is_holding: Cell<bool>,
     generation: Cell<u64>,
     main: Arc<MainWaker>,
     main_waker: Waker,
@@ -127,6 +131,8 @@ impl Exec {
             slots: RefCell::default(),
             free: RefCell::default(),
             batch: RefCell::default(),
+            held: RefCell::default(),
+            is_holding: Cell::new(false),
             generation: Cell::new(0),
             main_waker: Waker::from(main.clone()),
             main,
@@ -237,6 +243,13 @@ impl Exec {
             if slot.generation != key.generation || !slot.live {
                 return;
             }
+            if self.is_holding.get()
+                && let Some(woken) = self.held.borrow_mut().get_mut(&slot.owner)
+            {
+                // It counts as queued until it runs, so it is in the list once.
+                woken.push(key);
+                return;
+            }
             let (Some(task), Some(wake)) = (slot.task.take(), slot.wake.take()) else { return };
             (task, wake)
         };
@@ -256,6 +269,19 @@ impl Exec {
         self.free.borrow_mut().push(key.index);
         // The future is dropped here, with no borrow held: its drop may spawn or wake.
         drop(task);
+    }
+
+    /// From now on tasks of `owner` are not run.
+    pub fn hold(&self, owner: Owner) {
+        self.held.borrow_mut().entry(owner).or_default();
+        self.is_holding.set(true);
+    }
+
+    /// Tasks of `owner` run again, first those that were woken meanwhile, in the order of their wakes.
+    pub fn release(&self, owner: Owner) {
+        let woken = self.held.borrow_mut().remove(&owner);
+        self.is_holding.set(!self.held.borrow().is_empty());
+        woken.into_iter().flatten().for_each(|key| self.shared.push(key));
     }
 
     /// Drops all tasks of `owner`, or of everybody, and those that their drops spawn.

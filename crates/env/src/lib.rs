@@ -36,5 +36,6 @@ pub use memory::{Memory, PAGE_BYTES_MAX};
 pub use rng::Rng;
 pub use sim::{SimNode, SimWorld};
 pub use sim_disk::{DiskFaults, SimDisk};
+pub use sim_file::Decay;
 pub use source::{BellWatch, FdWatch, Source};
 pub use timer::Sleep;

@@ -38,8 +38,32 @@ struct NodeState {
     disk: SimDisk,
     rng: Rng,
     dead: Cell<bool>,
-    /// How far its wall clock is from the world's, nanoseconds; outlives a kill.
-    wall_off_ns: Rc<Cell<i64>>,
+    /// Outlives a kill.
+    wall: Rc<WallClock>,
+}
+
+/// How the wall clock of a node differs from the world's.
+#[derive(Default)]
+struct WallClock {
+    /// How far it was off at `since`, nanoseconds.
+    off_ns: Cell<i64>,
+    since: Cell<Duration>,
+    /// What it has gained since then, millionths.
+    gain_ppm: Cell<i64>,
+}
+
+impl WallClock {
+    fn off_ns(&self, now: Duration) -> i64 {
+        let passed_ns = now.saturating_sub(self.since.get()).as_nanos() as i128;
+        let gained_ns = passed_ns * i128::from(self.gain_ppm.get()) / 1_000_000;
+        self.off_ns.get().saturating_add(gained_ns as i64)
+    }
+
+    fn set(&self, now: Duration, off_ns: i64, gain_ppm: i64) {
+        self.off_ns.set(off_ns);
+        self.since.set(now);
+        self.gain_ppm.set(gain_ppm);
+    }
 }
 
 struct World {
@@ -85,8 +109,8 @@ impl SimWorld {
             _ => {
                 let owner = self.0.owner_last.get() + 1;
                 self.0.owner_last.set(owner);
-                let (disk, wall_off_ns) = match old {
-                    Some(state) => (state.disk.clone(), state.wall_off_ns.clone()),
+                let (disk, wall) = match old {
+                    Some(state) => (state.disk.clone(), state.wall.clone()),
                     None => {
                         let seed = self.0.rng.next_u64();
                         (SimDisk::new(self.0.clock.clone(), seed), Rc::default())
@@ -100,7 +124,7 @@ impl SimWorld {
                     disk,
                     rng,
                     dead: Cell::new(false),
-                    wall_off_ns,
+                    wall,
                 });
                 nodes.insert(name, state.clone());
                 state
@@ -118,6 +142,7 @@ impl SimWorld {
         {
             self.trace(hash::bytes(name.as_bytes()));
             self.0.exec.drop_tasks(Some(state.owner));
+            self.0.exec.release(state.owner);
             state.disk.crash();
             let hooks = self.0.kill_hooks.borrow().clone();
             for hook in hooks {
@@ -143,10 +168,41 @@ impl SimWorld {
         }
     }
 
+    /// A node, if it lives, stands still as a stopped process does: time passes, but none of its tasks runs, until [`SimWorld::resume`]
+    /// or a kill. Timers that are over and pieces of data that arrive wait for it; what it has sent goes on.
+    pub fn pause(&self, name: &str) {
+        if let Some(owner) = self.live_owner(name) {
+            self.trace(hash::bytes(name.as_bytes()));
+            self.0.exec.hold(owner);
+        }
+    }
+
+    /// A node that stands still goes on where it was; no effect on others.
+    pub fn resume(&self, name: &str) {
+        if let Some(owner) = self.live_owner(name) {
+            self.0.exec.release(owner);
+        }
+    }
+
+    fn live_owner(&self, name: &str) -> Option<Owner> {
+        let nodes = self.0.nodes.borrow();
+        nodes.get(name).filter(|state| !state.dead.get()).map(|state| state.owner)
+    }
+
     /// Moves the wall clock of a node, which is made if it is new, so far from the world's, nanoseconds.
     pub fn set_wall_off(&self, name: &str, off_ns: i64) {
         if let Some(node) = self.node(name).sim_node() {
-            node.state.wall_off_ns.set(off_ns);
+            let wall = &node.state.wall;
+            wall.set(self.now(), off_ns, wall.gain_ppm.get());
+        }
+    }
+
+    /// From now on the wall clock of a node, which is made if it is new, gains so many millionths on the world's; loses them where they
+    /// are negative.
+    pub fn set_wall_gain(&self, name: &str, gain_ppm: i64) {
+        if let Some(node) = self.node(name).sim_node() {
+            let (now, wall) = (self.now(), &node.state.wall);
+            wall.set(now, wall.off_ns(now), gain_ppm);
         }
     }
 
@@ -298,7 +354,7 @@ impl SimNode {
     }
 
     pub(crate) fn wall_ns(&self) -> u64 {
-        self.world.wall_ns().saturating_add_signed(self.state.wall_off_ns.get())
+        self.world.wall_ns().saturating_add_signed(self.state.wall.off_ns(self.world.now()))
     }
 
     pub(crate) fn random_u64(&self) -> u64 {

@@ -8,7 +8,7 @@ use crate::AlignedBuf;
 use crate::disk::{DirEntry, Disk, File, Lock, OpenOptions, Room};
 use crate::rng::Rng;
 use crate::sim::SimClock;
-use crate::sim_file::{SECTOR_BYTES, SimContents};
+use crate::sim_file::{Decay, SECTOR_BYTES, SimContents};
 use crate::timer::Sleep;
 use futures_util::future::{FutureExt, LocalBoxFuture, ready};
 use std::cell::{Cell, RefCell};
@@ -260,6 +260,35 @@ impl SimDisk {
             }
         }
         *state.live.borrow_mut() = names.clone();
+    }
+
+    /// The disk has been exchanged for an empty one, as far as what is below a directory is concerned; the directory itself is there.
+    /// Who has files open there keeps those that are gone.
+    pub fn wipe(&self, dir: &Path) {
+        let is_gone = |path: &Path| path != dir && path.starts_with(dir);
+        for names in [&self.0.live, &self.0.durable] {
+            names.borrow_mut().retain(|path, _| !is_gone(path));
+        }
+        self.0.changes.borrow_mut().retain(|change| match change {
+            NameChange::Make(path, _) | NameChange::Remove(path) => !is_gone(path),
+            NameChange::Rename(from, to) => !is_gone(from) && !is_gone(to),
+        });
+        self.0.locks.borrow_mut().retain(|path, _| !is_gone(path));
+    }
+
+    /// Offsets of the pages of a file, 4096 bytes each, that have something else than zeros; none where there is no such file.
+    pub fn filled_pages(&self, path: &Path) -> Vec<u64> {
+        match self.find(path) {
+            Ok(Node::File(contents)) => contents.borrow().filled_pages(),
+            Ok(Node::Dir) | Err(_) => Vec::new(),
+        }
+    }
+
+    /// The page of a file at an offset decays: who reads it next finds out, or does not. No effect where there is no such file.
+    pub fn decay(&self, path: &Path, offset: u64, decay: Decay) {
+        if let Ok(Node::File(contents)) = self.find(path) {
+            contents.borrow_mut().decay(offset, decay);
+        }
     }
 
     fn stopped() -> Error {
@@ -601,6 +630,10 @@ impl SimFile {
         self.check_alive()?;
         self.disk.call(&self.name)?;
         self.fault(self.disk.0.faults.borrow().read_error_ppm, "reading")?;
+        if self.contents.borrow().is_unreadable(offset, buf.len() as u64) {
+            let text = format!("reading {} at {offset}: unreadable sector", self.name.display());
+            return Err(Error::new(Code::Io, text));
+        }
         Ok(self.contents.borrow().read(offset, buf))
     }
 

@@ -4,7 +4,7 @@
 //! crash keeps, loses or tears each pending change as the seed says, sector by sector.
 
 use crate::rng::Rng;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 const PAGE_BYTES: usize = 4096;
 /// What a disk writes atomically, bytes.
@@ -121,6 +121,17 @@ impl Change {
     }
 }
 
+/// What can befall a page of a file on a medium that says nothing of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decay {
+    /// Bits are not what was written: these of this byte of the page.
+    Flipped { byte: usize, mask: u8 },
+    /// A write to another page, of which this is the offset, went here.
+    Misdirected { other: u64 },
+    /// It cannot be read until it is written again.
+    Unreadable,
+}
+
 /// A simulated file's contents.
 #[derive(Default)]
 pub(crate) struct SimContents {
@@ -128,9 +139,49 @@ pub(crate) struct SimContents {
     durable: Bytes,
     pending: Vec<(u64, Change)>,
     change_last: u64,
+    /// Pages that cannot be read.
+    unreadable: BTreeSet<u64>,
 }
 
 impl SimContents {
+    /// Offsets of pages that have something else than zeros.
+    pub fn filled_pages(&self) -> Vec<u64> {
+        let is_filled = |bytes: &[u8; PAGE_BYTES]| bytes.iter().any(|byte| *byte != 0);
+        let filled = self.live.pages.iter().filter(|(_, bytes)| is_filled(bytes));
+        filled.map(|(page, _)| page * PAGE_BYTES as u64).collect()
+    }
+
+    /// The page at an offset decays, as it is now and as a crash would leave it; writes that are not durable yet may still undo that.
+    pub fn decay(&mut self, offset: u64, decay: Decay) {
+        let page = offset / PAGE_BYTES as u64;
+        for bytes in [&mut self.live, &mut self.durable] {
+            match decay {
+                Decay::Flipped { byte, mask } => {
+                    if let Some(bytes) = bytes.pages.get_mut(&page) {
+                        bytes[byte % PAGE_BYTES] ^= mask;
+                    }
+                }
+                Decay::Misdirected { other } => {
+                    let other = bytes.pages.get(&(other / PAGE_BYTES as u64)).cloned();
+                    if let (Some(bytes), Some(other)) = (bytes.pages.get_mut(&page), other) {
+                        *bytes = other;
+                    }
+                }
+                Decay::Unreadable => {}
+            }
+        }
+        if decay == Decay::Unreadable {
+            self.unreadable.insert(page);
+        }
+    }
+
+    /// Whether some of a range cannot be read.
+    pub fn is_unreadable(&self, offset: u64, bytes: u64) -> bool {
+        let (first, end) =
+            (offset / PAGE_BYTES as u64, (offset + bytes).div_ceil(PAGE_BYTES as u64));
+        self.unreadable.range(first..end.max(first)).next().is_some()
+    }
+
     pub fn len(&self) -> u64 {
         self.live.len
     }
@@ -140,6 +191,13 @@ impl SimContents {
     }
 
     fn change(&mut self, change: Change) -> u64 {
+        if !self.unreadable.is_empty()
+            && let Change::Write { offset, data } = &change
+        {
+            let end = (offset + data.len() as u64).div_ceil(PAGE_BYTES as u64);
+            let written = offset / PAGE_BYTES as u64..end;
+            self.unreadable.retain(|page| !written.contains(page));
+        }
         change.apply(&mut self.live);
         self.change_last += 1;
         self.pending.push((self.change_last, change));

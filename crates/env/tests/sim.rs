@@ -1,6 +1,6 @@
 //! The simulated environment: time, kills, repeatability, what a crash leaves on disk.
 
-use env::{AlignedBuf, DiskFaults, OpenOptions, SimWorld};
+use env::{AlignedBuf, Decay, DiskFaults, OpenOptions, SimWorld};
 use std::cell::{Cell, RefCell};
 use std::path::Path;
 use std::rc::Rc;
@@ -204,4 +204,130 @@ fn every_node_has_a_wall_clock_of_its_own() {
     assert_eq!(fast.wall_ns(), slow.wall_ns() + 5_000);
     world.kill("fast");
     assert_eq!(world.node("fast").wall_ns(), slow.wall_ns() + 5_000);
+}
+
+/// A clock that gains goes on from where it is, also when it comes to gain something else; a kill does not put it right.
+#[test]
+fn a_wall_clock_can_gain_and_lose() {
+    let world = SimWorld::new(1);
+    let (fast, right) = (world.node("fast"), world.node("right"));
+    let off_ns = |fast: &env::Env| fast.wall_ns() as i64 - right.wall_ns() as i64;
+    world.set_wall_gain("fast", 1_000);
+    world.run_for(Duration::from_secs(2));
+    assert_eq!(off_ns(&fast), 2_000_000);
+    world.set_wall_gain("fast", -500);
+    world.run_for(Duration::from_secs(2));
+    assert_eq!(off_ns(&fast), 1_000_000);
+    world.kill("fast");
+    let fast = world.node("fast");
+    world.run_for(Duration::from_secs(2));
+    assert_eq!(off_ns(&fast), 0);
+    world.set_wall_off("fast", 7_000_000);
+    world.run_for(Duration::from_secs(2));
+    assert_eq!(off_ns(&fast), 6_000_000);
+}
+
+/// A node that stands still does nothing, and what it waited for is there when it goes on; who is killed meanwhile is gone.
+#[test]
+fn a_node_can_stand_still() {
+    let world = SimWorld::new(1);
+    let ticks = Rc::new(Cell::new(0));
+    let tick = |name: &str| {
+        let (env, ticks) = (world.node(name), ticks.clone());
+        env.clone().spawn(async move {
+            loop {
+                env.sleep(Duration::from_secs(60)).await;
+                ticks.set(ticks.get() + 1);
+            }
+        });
+    };
+    tick("a");
+    world.run_for(Duration::from_secs(61));
+    world.pause("a");
+    world.pause("nobody");
+    world.run_for(Duration::from_secs(600));
+    assert_eq!(ticks.get(), 1);
+    // One sleep is over since long; the next one begins now.
+    world.resume("a");
+    world.run_for(Duration::from_secs(59));
+    assert_eq!(ticks.get(), 2);
+    world.run_for(Duration::from_secs(2));
+    assert_eq!(ticks.get(), 3);
+    world.pause("a");
+    world.run_for(Duration::from_secs(100));
+    world.kill("a");
+    tick("a");
+    world.resume("a");
+    world.run_for(Duration::from_secs(61));
+    assert_eq!(ticks.get(), 4);
+    world.clear();
+}
+
+#[test]
+fn a_disk_that_is_exchanged_has_nothing() {
+    let world = SimWorld::new(1);
+    let env = world.node("a");
+    world.block_on(async {
+        for path in ["/keep", "/t"] {
+            env.disk().create_dir(Path::new(path)).await.unwrap();
+        }
+        env.disk().sync_dir(Path::new("/")).await.unwrap();
+        for path in ["/keep/f", "/t/synced", "/t/not"] {
+            let file = env.disk().open(Path::new(path), DURABLE).await.unwrap();
+            file.write_at(0, AlignedBuf::zeroed(4096)).await.1.unwrap();
+            if path != "/t/not" {
+                env.disk().sync_dir(Path::new(path).parent().unwrap()).await.unwrap();
+            }
+        }
+    });
+    world.kill("a");
+    world.disk("a").wipe(Path::new("/t"));
+    let env = world.node("a");
+    world.block_on(async {
+        assert!(env.disk().list(Path::new("/t")).await.unwrap().is_empty());
+        assert_eq!(env.disk().list(Path::new("/keep")).await.unwrap().len(), 1);
+        let open = env.disk().open(Path::new("/t/synced"), OpenOptions::default()).await;
+        assert_eq!(open.err().map(|error| error.code), Some(Code::NonExist));
+    });
+}
+
+/// Pages decay one by one, also in what a crash leaves; a page that cannot be read can be written.
+#[test]
+fn pages_of_a_file_decay() {
+    let world = SimWorld::new(1);
+    let path = Path::new("/f");
+    let env = world.node("a");
+    world.block_on(async {
+        let file = env.disk().open(path, DURABLE).await.unwrap();
+        for (at, fill) in [1, 2, 0, 4].into_iter().enumerate() {
+            file.write_at(at as u64 * 4096, AlignedBuf::copy_of(&[fill; 4096])).await.1.unwrap();
+        }
+        env.disk().sync_dir(Path::new("/")).await.unwrap();
+    });
+    let disk = world.disk("a");
+    assert_eq!(disk.filled_pages(path), [0, 4096, 3 * 4096]);
+    assert!(disk.filled_pages(Path::new("/none")).is_empty());
+    disk.decay(path, 0, Decay::Flipped { byte: 7, mask: 0x10 });
+    disk.decay(path, 4096, Decay::Misdirected { other: 3 * 4096 });
+    disk.decay(path, 3 * 4096, Decay::Unreadable);
+    for _ in 0..2 {
+        let env = world.node("a");
+        world.block_on(async {
+            let file = env.disk().open(path, DURABLE).await.unwrap();
+            let read = async |at: u64, bytes| file.read_at(at, AlignedBuf::zeroed(bytes)).await;
+            let (first, count) = read(0, 12_288).await;
+            assert_eq!(count.unwrap(), 12_288);
+            assert_eq!((first[6], first[7], first[8]), (1, 0x11, 1));
+            assert!(first[4096..8192].iter().all(|byte| *byte == 4));
+            assert_eq!(read(8192, 8192).await.1.unwrap_err().code, Code::Io);
+        });
+        world.kill("a");
+    }
+    let env = world.node("a");
+    world.block_on(async {
+        let file = env.disk().open(path, DURABLE).await.unwrap();
+        file.write_at(3 * 4096, AlignedBuf::copy_of(&[5; 4096])).await.1.unwrap();
+        let (last, count) = file.read_at(3 * 4096, AlignedBuf::zeroed(4096)).await;
+        assert!(count.unwrap() == 4096 && last.iter().all(|byte| *byte == 5));
+    });
 }
