@@ -18,7 +18,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use types::{Code, Error, Result};
 
-/// Bytes in flight in one direction before the writer must wait.
+/// Bytes in flight in one direction before the writer must wait, unless it is said otherwise.
 const FLIGHT_BYTES_MAX: usize = 256 << 10;
 /// Writes shorter than this hold no bulk, or little of it.
 const FLIP_BYTES_MIN: usize = 8 << 10;
@@ -27,6 +27,8 @@ const FLIP_BYTES_MIN: usize = 8 << 10;
 pub struct SimNet {
     delay_min: Cell<Duration>,
     delay_max: Cell<Duration>,
+    /// Bytes in flight in one direction before the writer must wait.
+    flight_bytes_max: Cell<usize>,
     break_ppm: Cell<u32>,
     /// How much longer everything from and to a node travels.
     far: RefCell<BTreeMap<String, Duration>>,
@@ -47,6 +49,7 @@ impl Default for SimNet {
         SimNet {
             delay_min: Cell::new(Duration::from_micros(5)),
             delay_max: Cell::new(Duration::from_micros(200)),
+            flight_bytes_max: Cell::new(FLIGHT_BYTES_MAX),
             break_ppm: Cell::new(0),
             tail_ppm: Cell::new(0),
             far: RefCell::default(),
@@ -98,6 +101,11 @@ impl SimNet {
     pub fn set_delay(&self, min: Duration, max: Duration) {
         self.delay_min.set(min);
         self.delay_max.set(max.max(min));
+    }
+
+    /// Sets how much may be on its way in one direction of a connection before the writer must wait, bytes; at least one.
+    pub fn set_flight_bytes_max(&self, bytes: usize) {
+        self.flight_bytes_max.set(bytes.max(1));
     }
 
     /// Sets how much longer all that goes to a node or comes from it travels. As no more than some is under way at a time, that makes its links slow.
@@ -447,7 +455,7 @@ impl SimStream {
         if self.closed.get() || is_over || node.is_dead() || peer_gone {
             return Poll::Ready(Err(Error::new(Code::Closed, "the connection broke")));
         }
-        let room = FLIGHT_BYTES_MAX.saturating_sub(pipe.flight_bytes.get());
+        let room = self.net.flight_bytes_max.get().saturating_sub(pipe.flight_bytes.get());
         if room == 0 {
             pipe.writer.replace(Some(cx.waker().clone()));
             return Poll::Pending;

@@ -85,3 +85,19 @@ fn a_cut_delays_and_a_kill_ends() {
     world.block_on(async { net.echo(&net.dial().await, b"back").await });
     world.clear();
 }
+
+/// However little may be on its way at a time, everything arrives.
+#[test]
+fn a_narrow_connection_takes_all_in_small_pieces() {
+    for bytes in [7, 1000] {
+        let world = SimWorld::new(bytes as u64);
+        let (_seen, net) = start(&world);
+        SimNet::of(&world).set_flight_bytes_max(bytes);
+        world.block_on(async {
+            let conn = net.dial().await;
+            net.echo(&conn, &pattern(20_000, 3)).await;
+            net.echo(&conn, b"after").await;
+        });
+        world.clear();
+    }
+}
