@@ -17,6 +17,7 @@ use crate::payload::{Core, Medium};
 use crate::record::RecordDf;
 use crate::shard::PoolShard;
 use crate::space::{BLOCK_BYTES, ReadGuard, Run};
+use crate::stripe::STRIPE_BYTES;
 use crate::sums::BadMark;
 
 /// Where a shard's scrubber is; survives restarts.
@@ -85,7 +86,7 @@ impl PoolShard {
     /// Compares the next blocks with sums, from `from` on and at most `count_max` in one stretch.
     /// `None` when there are no more.
     ///
-    /// `Io` when the device gives nothing at all. A block that alone cannot be read counts as
+    /// `Io` when the device gives nothing at all, here and around. A block that alone cannot be read counts as
     /// damaged.
     pub async fn scrub(&self, from: u64, count_max: u64) -> Result<Option<Scrubbed>> {
         if self.is_closed() {
@@ -347,7 +348,24 @@ pub(crate) fn differing(kind: CsumKind, first: u64, data: &[u8], sums: &[u8]) ->
         .collect()
 }
 
-/// After a failed read: which blocks are to blame. `Io` when all are.
+/// A device that gives nothing of so much around a block is not one with a lost sector: it is gone. Data devices take turns in units of this size.
+const AROUND_BYTES: u64 = STRIPE_BYTES;
+
+/// Whether the device gives something near a block.
+async fn gives_something_near(core: &Core, block: u64) -> bool {
+    let Medium::File(file) = &core.medium else { return true };
+    let start = block * BLOCK_BYTES / AROUND_BYTES * AROUND_BYTES;
+    let end = (start + AROUND_BYTES).min(file.len().unwrap_or(0) / BLOCK_BYTES * BLOCK_BYTES);
+    let step = (AROUND_BYTES / 8) as usize;
+    for at in (start..end).step_by(step).chain(end.checked_sub(BLOCK_BYTES)) {
+        if read(core, Run { at, bytes: BLOCK_BYTES }).await.is_ok() {
+            return true;
+        }
+    }
+    false
+}
+
+/// After a failed read: which blocks are to blame. `Io` when the device is.
 async fn one_by_one(
     core: &Core,
     kind: CsumKind,
@@ -367,7 +385,7 @@ async fn one_by_one(
             Err(_) => bad.push(block),
         }
     }
-    if read_count == 0 {
+    if read_count == 0 && !gives_something_near(core, first).await {
         return Err(error.context("reading data to check them"));
     }
     Ok(bad)

@@ -2,7 +2,7 @@
 //! anew where a value had to be cut.
 
 use super::model::*;
-use env::{AlignedBuf, Env, OpenOptions, Rng, SimWorld};
+use env::{AlignedBuf, Decay, DiskFaults, Env, OpenOptions, Rng, SimWorld};
 use std::path::Path;
 use types::{Code, CsumKind, Durability, Epoch, ObjType, Unit};
 use vos::{BadMark, PoolShard, PoolShardConfig, Segments, Store, SumPolicy};
@@ -63,6 +63,41 @@ pub async fn scrub(shard: &PoolShard) -> Vec<u64> {
     }
     assert_eq!(checked, shard.summed_bytes(0));
     bad
+}
+
+/// Sectors that cannot be read are damage, also where the scrubber reads nothing beside them: it took one alone for a device that gives nothing,
+/// went on behind it, and the other copies never came to put it right. A device that does give nothing has lost nothing.
+#[test]
+fn sectors_that_cannot_be_read_are_found_alone() {
+    let world = SimWorld::new(1);
+    let env = world.node("a");
+    world.block_on(async {
+        let store = Store::open(&env, Path::new("/target")).await.unwrap();
+        let config = PoolShardConfig { scm_bytes: 4 << 20, ..config(Durability::Wal) };
+        let shard = store.create_shard(POOL, &config).await.unwrap();
+        let policy = SumPolicy { kind: CsumKind::Crc32c, verify: false };
+        shard.create_summed_cont(CONT, policy).unwrap();
+        let unit = unit(ObjType::MultiHashed, 1);
+        put(&shard, 1, unit, 0, &bytes(1, 5 * 4096)).await;
+        let disk = world.disk("a");
+        disk.set_faults(DiskFaults { read_error_ppm: 1_000_000, ..DiskFaults::default() });
+        assert_eq!(shard.scrub(0, 64).await.unwrap_err().code, Code::Io);
+        disk.set_faults(DiskFaults::default());
+        let used = disk.filled_pages(Path::new(DATA));
+        assert!(used.len() >= 5, "{used:?}");
+        used.iter().for_each(|at| disk.decay(Path::new(DATA), *at, Decay::Unreadable));
+        let blocks: Vec<u64> = (0..used[used.len() - 1] / 4096 + 1).collect();
+        let mut summed = Vec::new();
+        for block in blocks {
+            let found = shard.scrub(block, 1).await.unwrap();
+            summed.extend(found.into_iter().flat_map(|found| found.bad));
+        }
+        summed.dedup();
+        assert_eq!(summed.len() as u64 * 4096, shard.summed_bytes(0));
+        assert_eq!(scrub(&shard).await, summed);
+        assert_eq!(shard.differing_again(&summed).await, summed);
+    });
+    world.clear();
 }
 
 #[test]
