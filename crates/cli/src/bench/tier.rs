@@ -12,7 +12,7 @@ use clap::Args;
 use dfs::{CreateOptions, Obj, OpenFlags};
 use serde::Serialize;
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tier::part::HEADER_BYTES;
 use tier::{Counts, Source, Store};
 use types::{Error, Result, size};
@@ -77,8 +77,8 @@ struct Row {
 }
 
 const RANDOM_BYTES: usize = 4096;
-/// Times that the first bytes of a file are asked for, of which the median is told.
-const FIRST_COUNT: usize = 9;
+/// Times that the first bytes of a file, and of an object, are asked for; of which the medians are told.
+const FIRST_COUNT: usize = 15;
 
 /// The file, and what it is measured with.
 struct Bench<'a> {
@@ -89,8 +89,8 @@ struct Bench<'a> {
     source: Source,
     args: &'a TierArgs,
     rows: Vec<Row>,
-    /// The tier has a copy of the file.
-    has_copy: bool,
+    /// An object of the store's own, and its bytes.
+    first_alone: Option<(String, u64)>,
 }
 
 pub fn run(session: &Session, args: &TierArgs) -> Outcome {
@@ -117,7 +117,7 @@ pub fn run(session: &Session, args: &TierArgs) -> Outcome {
     let file = remote.wait(&path, remote.sys.open(&path, flags, 0o600, &options))?;
     let rows = Vec::new();
     let mut bench =
-        Bench { remote: &remote, path, file, store, source, args, rows, has_copy: false };
+        Bench { remote: &remote, path, file, store, source, args, rows, first_alone: None };
     let measured = bench.measure(&name);
     let removed = remote.wait(&bench.path, remote.sys.unlink(&bench.path));
     measured?;
@@ -169,7 +169,6 @@ impl Bench<'_> {
         let sync = tier::sync_file(self.remote.dfs(), &self.file, &self.store, tier, &|_| {});
         let sent = self.remote.wait(&self.path, sync)?.sent_bytes;
         self.row("copied to the tier", sent, begin, None, None);
-        self.has_copy = true;
         self.read_in_order("read from the pool")?;
         let begin = Instant::now();
         let evicted = self.evict()?;
@@ -209,54 +208,57 @@ impl Bench<'_> {
         let begin = Instant::now();
         self.remote.wait(&self.path, tier::get_parts(&self.store, &names))?;
         self.row("got from the store alone", total, begin, None, None);
-        if let Some(name) = names.first() {
-            let count = self.args.block.min(name.bytes);
-            let first = |bench: &mut Self| {
-                let get = bench.store.get_range(&name.key, HEADER_BYTES as u64, count);
-                bench.remote.wait(&bench.path, get).map(|_| ())
-            };
-            self.median("first block of the store alone", count, first)?;
-        }
-        for name in &names {
+        // The first one is read by turns with the file's first block.
+        for name in names.iter().skip(1) {
             self.remote.wait(&self.path, self.store.delete(&name.key))?;
         }
+        self.first_alone = names.into_iter().next().map(|name| (name.key, name.bytes));
         Ok(())
     }
 
-    /// The first block of a file of which this process knows nothing yet.
+    /// The first block of a file of which this process knows nothing yet, by turns with as much of an object of the store: one after
+    /// the other they would meet other machines, one that has just given up a chunk and one that does nothing but answer.
     fn read_first(&mut self) -> Result<()> {
         let count = self.args.block.min(self.args.size);
         let mut memory = vec![0; count as usize];
-        self.median("first block of the file", count, |bench| {
-            let read = bench.remote.read(&bench.path, &bench.file, 0, &mut memory);
-            read.map(|_| ())
-        })
-    }
-
-    /// Does something again and again, each time with what it brought back given up before; tells the median.
-    fn median(
-        &mut self,
-        what: &'static str,
-        bytes: u64,
-        mut first: impl FnMut(&mut Self) -> Result<()>,
-    ) -> Result<()> {
-        let mut times = Vec::with_capacity(FIRST_COUNT);
+        let (mut alone, mut of_file) = (Vec::new(), Vec::new());
         for at in 0..FIRST_COUNT {
-            if at > 0 && self.has_copy {
+            if at > 0 {
                 self.evict()?;
             }
-            let begin = Instant::now();
-            first(self)?;
-            times.push(begin.elapsed());
+            for is_alone in [at % 2 == 0, at % 2 == 1] {
+                let begin = Instant::now();
+                match &self.first_alone {
+                    Some((key, bytes)) if is_alone => {
+                        let get = self.store.get_range(key, HEADER_BYTES as u64, count.min(*bytes));
+                        self.remote.wait(&self.path, get)?;
+                        alone.push(begin.elapsed());
+                    }
+                    None if is_alone => {}
+                    _ => {
+                        self.remote.read(&self.path, &self.file, 0, &mut memory)?;
+                        of_file.push(begin.elapsed());
+                    }
+                }
+            }
         }
+        if let Some((key, _)) = self.first_alone.take() {
+            self.remote.wait(&self.path, self.store.delete(&key))?;
+        }
+        self.median("first block of the store alone", count, alone);
+        self.median("first block of the file", count, of_file);
+        Ok(())
+    }
+
+    /// Tells the median of some times.
+    fn median(&mut self, what: &'static str, bytes: u64, mut times: Vec<Duration>) {
         times.sort_unstable();
-        let median = times[FIRST_COUNT / 2];
+        let Some(&median) = times.get(times.len() / 2) else { return };
         let now = Instant::now();
         self.row(what, bytes, now.checked_sub(median).unwrap_or(now), None, None);
         if let Some(row) = self.rows.last_mut() {
             row.first_us = Some(median.as_micros() as u64);
         }
-        Ok(())
     }
 
     fn evict(&self) -> Result<u64> {
