@@ -9,6 +9,7 @@ use crate::append::Append;
 use crate::client_cells::names_for;
 use crate::figures::Begun;
 use crate::follow::as_order_origin;
+use crate::give_way::Turn;
 use crate::group::Group;
 use crate::jobs::{Answered, wait};
 use crate::links::Plan;
@@ -86,7 +87,10 @@ impl Target {
             }
         };
         let now = self.env.now();
-        self.last_batch.set(Some(now));
+        let gives_way = caller.gives_way();
+        if !gives_way {
+            self.note_client_at(now);
+        }
         let now_ns = self.env.wall_ns();
         batch.ops.iter().for_each(|op| ctx.last_asked.note(batch.cont, op.unit(), now_ns));
         let deadline = now + patience(&header);
@@ -113,7 +117,7 @@ impl Target {
         };
         // What waits for others is beside the connection.
         let is_alone = batch.ops.iter().all(|op| ask.ctx.is_of_one(op.unit()));
-        let memory = ask.ctx.is_memory() && is_alone;
+        let memory = ask.ctx.is_memory() && is_alone && !gives_way;
         if !memory || ask.ctx.shard.conflicts(batch.cont, &batch.checks, &batch.ops) {
             return self.run_beside(ask, body, Data::Here(payload, slot));
         }
@@ -232,14 +236,35 @@ impl Target {
         self.running.borrow_mut().insert(tx);
         self.spawn_counted(async move {
             let batch = decode_batch(&body);
+            let ctx = ask.ctx.clone();
+            let mut turn = match ask.caller.gives_way() {
+                true => Box::pin(target.wait_in_background(&ask, &ctx)).await,
+                false => None,
+            };
             let outcome = match &batch {
                 Ok(batch) => target.let_in_and_run(&ask, batch, data).await,
                 Err(error) => Err(error.clone()),
             };
             target.running.borrow_mut().remove(&tx);
+            if let (Some(turn), Ok((_, segments))) = (&mut turn, &outcome) {
+                turn.note((ask.begun.in_bytes() + segments.bytes()) as usize);
+            }
             let read = batch.ok().filter(|batch| !changes(batch));
+            // A turn is over when the answer is out: that takes what others want to have, too.
             target.finish_batch(ask, read.as_ref(), outcome).await;
+            drop(turn);
         });
+    }
+
+    /// Has a job in the background wait for its turn, for half of what its client waits at most.
+    async fn wait_in_background<'a>(
+        &'a self,
+        ask: &Ask,
+        ctx: &TargetPool,
+    ) -> Option<Turn<'a>> {
+        let now = self.env.now();
+        let until = now + ask.deadline.saturating_sub(now) / 2;
+        wait(&self.env, &ask.waited, self.wait_for_turn_in_background(ctx, until)).await
     }
 
     async fn let_in_and_run(self: &Rc<Self>, ask: &Ask, batch: &Batch<'_>, data: Data) -> Outcome {

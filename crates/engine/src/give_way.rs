@@ -7,17 +7,24 @@
 //! What is small goes together: a turn is as many lots as make up [`TURN_BYTES`], by how large those of the last one were, so that the rest between two
 //! turns is one of bytes and not of round trips.
 //!
+//! Jobs in the background ([`types::job::BACKGROUND`]) do so, too, and to the clients of all targets of the engine: what they have to do besides, they do on
+//! processors and devices that these have together.
+//!
 //! Copies are sent by the leader of their group, who has their clients. Who writes them has clients, too: the time that it takes there counts for what that target
 //! sends and for what it asks for next, so that of each target's time not more than its part goes to what moves, whichever way. Cells are fetched: whoever is asked
 //! for one gives way to its own clients while it reads it, and who comes to have it while it writes it.
 
 use crate::target::{Target, TargetPool};
 use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use wire::map::{PoolMap, TargetState};
 
 /// A leader of which clients wanted something so lately has other things to do.
 const LATELY: Duration = Duration::from_millis(100);
+/// Others of the engine are told of clients no more often than that.
+const TOLD_PAUSE: Duration = Duration::from_millis(10);
 /// What is sent in a turn, bytes, about: with the key that makes it so many.
 pub(crate) const TURN_BYTES: usize = 1 << 20;
 /// Most lots that are sent together.
@@ -59,6 +66,47 @@ pub(crate) struct Lines {
     moves: Line,
     /// What one copy is left of has a line of its own: it does not wait while another one rests.
     last_copies: Line,
+    /// So have jobs in the background: who asks for them sets their pace.
+    background: Line,
+    near: Near,
+}
+
+impl Lines {
+    /// Of one of the targets that have these signs of clients in common.
+    pub fn beside(signs: Arc<AtomicU64>) -> Lines {
+        Lines { near: Near { signs, ..Near::default() }, ..Lines::default() }
+    }
+}
+
+/// Clients of the engine's targets, by a number that each target counts up while it has some. Their clocks are not the same.
+#[derive(Default)]
+struct Near {
+    signs: Arc<AtomicU64>,
+    /// When this target counted it up last.
+    told: Cell<Option<Duration>>,
+    /// What it was when somebody looked, and since when it is that.
+    seen: Cell<Option<(u64, Duration)>>,
+}
+
+impl Near {
+    fn tell(&self, now: Duration) {
+        if self.told.get().is_none_or(|told| now.saturating_sub(told) >= TOLD_PAUSE) {
+            self.told.set(Some(now));
+            self.signs.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// True when it has changed lately, or may have: nobody has looked for long.
+    fn has_some(&self, now: Duration) -> bool {
+        let signs = self.signs.load(Ordering::Relaxed);
+        match self.seen.get() {
+            Some((seen, since)) if seen == signs => now.saturating_sub(since) < LATELY,
+            _ => {
+                self.seen.set(Some((signs, now)));
+                signs > 0
+            }
+        }
+    }
 }
 
 /// Moves of one kind: some lots in a turn, then a rest.
@@ -179,7 +227,28 @@ impl Target {
         until: Duration,
     ) -> Option<Turn<'_>> {
         let (share, line) = self.share_and_line(ctx, is_last);
-        while share < 100 && self.has_clients() {
+        self.wait_in_line(line, share, until, || self.has_clients()).await
+    }
+
+    /// The same for what a job in the background wants.
+    pub(crate) async fn wait_for_turn_in_background(
+        &self,
+        ctx: &TargetPool,
+        until: Duration,
+    ) -> Option<Turn<'_>> {
+        let share = share_of(ctx.scrubber.heal_share().into(), false);
+        let has_clients = || self.moving.near.has_some(self.env.now());
+        self.wait_in_line(&self.moving.background, share, until, has_clients).await
+    }
+
+    async fn wait_in_line<'a>(
+        &'a self,
+        line: &'a Line,
+        share: u32,
+        until: Duration,
+        has_clients: impl Fn() -> bool,
+    ) -> Option<Turn<'a>> {
+        while share < 100 && has_clients() {
             let now = self.env.now();
             if now >= until {
                 return None;
@@ -236,7 +305,13 @@ impl Target {
 
     /// Somebody wants something of this target or of a group that it follows, or others have to read from it for somebody.
     pub(crate) fn note_client(&self) {
-        self.last_batch.set(Some(self.env.now()));
+        self.note_client_at(self.env.now());
+    }
+
+    /// The same for who knows when that was: now.
+    pub(crate) fn note_client_at(&self, now: Duration) {
+        self.last_batch.set(Some(now));
+        self.moving.near.tell(now);
     }
 
     fn has_clients(&self) -> bool {
@@ -276,6 +351,22 @@ mod tests {
         assert_eq!(rest(MS(10), 100), MS(0));
         assert_eq!(rest(MS(10), 1), MS(990));
         assert_eq!(rest(MS(5_000), 25), REST_MAX);
+    }
+
+    #[test]
+    fn targets_of_an_engine_hear_of_each_others_clients() {
+        let signs = Arc::default();
+        let near = || Near { signs: Arc::clone(&signs), ..Near::default() };
+        let (one, other) = (near(), near());
+        assert!(!one.has_some(MS(0)) && !other.has_some(MS(7_000)));
+        one.tell(MS(1));
+        assert!(one.has_some(MS(1)) && other.has_some(MS(7_001)));
+        assert!(other.has_some(MS(7_050)) && !other.has_some(MS(7_101)));
+        // Not with each request: the number is common to all threads.
+        one.tell(MS(5));
+        assert!(!other.has_some(MS(7_102)));
+        one.tell(MS(11));
+        assert!(other.has_some(MS(7_103)));
     }
 
     #[test]

@@ -358,8 +358,16 @@ async fn serve(parts: Parts, ready: impl FnOnce(Rank)) -> Result<Serving> {
     let (rank, ids) = control.membership();
     tracing::info!("engine {rank} at {tcp}: targets {ids:?}");
     let incarnation = env.random_u64();
-    let starter =
-        Starter { env: env.clone(), engine, host, token, incarnation, events: teller, in_threads };
+    let starter = Starter {
+        env: env.clone(),
+        engine,
+        host,
+        token,
+        incarnation,
+        events: teller,
+        signs: Arc::default(),
+        in_threads,
+    };
     let mut serving = Serving {
         rank,
         inboxes: Vec::new(),

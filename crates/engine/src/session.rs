@@ -68,6 +68,11 @@ impl Session {
         for_jobs.iter().flatten().map(|session| session.job.clone()).collect()
     }
 
+    /// True when what it wants gives way to what others want.
+    pub fn gives_way(&self) -> bool {
+        types::job::is_background(&self.job)
+    }
+
     /// True once the client has come again on another connection, or was given up: it may have been told what
     /// became of its requests, so that none of them may take effect any more.
     pub fn is_over(&self) -> bool {

@@ -291,6 +291,7 @@ pub struct Target {
 
 impl Target {
     /// Opens every shard of a store. One that is damaged costs its pool's part here, not the target.
+    #[expect(clippy::too_many_arguments, reason = "what a target consists of")]
     pub(crate) async fn open(
         env: Env,
         id: TargetId,
@@ -299,6 +300,7 @@ impl Target {
         token: Vec<u8>,
         incarnation: u64,
         events: Teller,
+        moving: Lines,
     ) -> Result<Rc<Target>> {
         let mut shards = HashMap::default();
         let mut failed = HashMap::default();
@@ -355,7 +357,7 @@ impl Target {
             term: Cell::new(0),
             is_introduced: Cell::new(false),
             last_batch: Cell::default(),
-            moving: Lines::default(),
+            moving,
             is_measuring: Cell::new(false),
             measures,
             events,

@@ -4,11 +4,14 @@ use crate::config::EngineConfig;
 use crate::cores;
 use crate::decay::Habit;
 use crate::events::Teller;
+use crate::give_way::Lines;
 use crate::process::{Inbox, Order};
 use crate::target::Target;
 use env::Env;
 use futures_channel::{mpsc, oneshot};
 use futures_util::StreamExt;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::thread::JoinHandle;
 use types::{Code, Error, Result, TargetId};
 use uuid::Uuid;
@@ -21,6 +24,8 @@ pub(crate) struct Starter {
     pub token: Vec<u8>,
     pub incarnation: u64,
     pub events: Teller,
+    /// Signs of clients, for those who give way.
+    pub signs: Arc<AtomicU64>,
     /// Targets get threads of their own; else they are tasks of `env`.
     pub in_threads: bool,
 }
@@ -64,6 +69,7 @@ impl Starter {
             token: self.token.clone(),
             incarnation: self.incarnation,
             events: self.events.clone(),
+            signs: self.signs.clone(),
             cores: config.targets[number].cores.clone(),
             habit: config.measure_habit(),
         };
@@ -86,6 +92,7 @@ struct TargetStart {
     token: Vec<u8>,
     incarnation: u64,
     events: Teller,
+    signs: Arc<AtomicU64>,
     /// Where its thread runs; empty: anywhere.
     cores: Vec<usize>,
     /// How it measures its devices by itself.
@@ -149,7 +156,8 @@ impl TargetStart {
                     tracing::warn!("target {id}: {error}");
                 }
                 let (host, token, events) = (self.host, self.token, self.events.clone());
-                Target::open(env.clone(), id, store, host, token, self.incarnation, events).await
+                let (incarnation, moving) = (self.incarnation, Lines::beside(self.signs));
+                Target::open(env.clone(), id, store, host, token, incarnation, events, moving).await
             }
             Err(error) => Err(error),
         };

@@ -1,5 +1,7 @@
 //! Moving for ever: passes at intervals, at once when the pool fills, and writers that are slowed down while it is too full.
 //!
+//! Whoever moves does so as a job in the background ([`types::job::TIER_MOVER`]): users go first, unless the pool is fuller than its policy wants it.
+//!
 //! Invariant: writers are slowed by what was said in the last seconds only; when nobody moves any more they are not.
 
 use crate::mover::{Move, Moved, Mover, Room};
@@ -7,10 +9,14 @@ use crate::policy::Fill;
 use async_recursion::async_recursion as boxed;
 use dfs::Dfs;
 use dfs::tier::Slowdown;
-use futures_util::future::{Either, select};
+use futures_util::future::{Either, poll_fn, select};
+use std::cell::Cell;
+use std::future::Future;
 use std::pin::pin;
+use std::rc::Rc;
 use std::time::Duration;
 use types::Result;
+use types::job::TIER_MOVER;
 
 /// Pause between two looks at the pool.
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
@@ -29,6 +35,21 @@ pub async fn room(fs: &Dfs) -> Result<Room> {
     })
 }
 
+/// Runs what nobody waits for: while users want something of the pool it has a small part of the time.
+pub async fn in_background<F: Future>(work: F) -> F::Output {
+    client::for_job(Some(TIER_MOVER.into()), work).await
+}
+
+/// The same, as long as it is not urgent.
+async fn in_background_unless<F: Future>(is_urgent: &Cell<bool>, work: F) -> F::Output {
+    let (mut work, mover) = (pin!(work), Rc::<str>::from(TIER_MOVER));
+    poll_fn(|cx| {
+        let job = (!is_urgent.get()).then(|| mover.clone());
+        pin!(client::for_job(job, work.as_mut())).poll(cx)
+    })
+    .await
+}
+
 /// Does passes for ever, `every` so often, and at once when the pool is fuller than a policy wants it; `told` hears of each. Meanwhile
 /// writers are slowed down, the more the fuller the pool is.
 ///
@@ -42,11 +63,14 @@ pub async fn keep_moving(
 ) -> Result<()> {
     let fill = mover.fill();
     let env = fs.container().client().env().clone();
+    let is_urgent = Cell::new(false);
     let watch = async {
         let mut was_slow = false;
         loop {
             if let Some(fill) = fill.get() {
-                let slow = slowdown(fill, room(fs).await?, env.wall_ns());
+                let room = room(fs).await?;
+                is_urgent.set(is_over(fill, room));
+                let slow = slowdown(fill, room, env.wall_ns());
                 if slow != Slowdown::default() || was_slow {
                     fs.set_tier_slowdown(slow).await?;
                 }
@@ -62,7 +86,8 @@ pub async fn keep_moving(
                     tracing::warn!("{}: {error}", String::from_utf8_lossy(one.path));
                 }
             };
-            let moved = mover.pass(room(fs).await?, false, &mut warn).await?;
+            let pass = mover.pass(room(fs).await?, false, &mut warn);
+            let moved = in_background_unless(&is_urgent, pass).await?;
             told(moved);
             let until = env.now() + every;
             while env.now() < until {

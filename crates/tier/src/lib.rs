@@ -42,7 +42,7 @@ pub use definition::{
 };
 pub use evict::{Eviction, evict_file};
 pub use gc::{Collected, gc};
-pub use keep::{keep_moving, room};
+pub use keep::{in_background, keep_moving, room};
 pub use key::Key;
 pub use mover::{Dirty, Move, Moved, Mover, Room, Why};
 pub use policy::{Action, CacheMax, Facts, Fill, Policy, Rule, UsesRange, age};

@@ -12,6 +12,16 @@ pub const SCHEDULER_VARIABLES: [&str; 6] =
 /// Where launchers of MPI programs put a name that all ranks of a run share, tried after these: a run without a scheduler.
 pub const LAUNCHER_VARIABLES: [&str; 2] = ["PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"];
 
+/// A job of this name, or of one that begins with it and a hyphen, gives way to all others.
+pub const BACKGROUND: &str = "background";
+/// Who moves files between pools and tiers.
+pub const TIER_MOVER: &str = "background-tier";
+
+/// True for the name of a job that gives way to all others.
+pub fn is_background(name: &str) -> bool {
+    name.strip_prefix(BACKGROUND).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+}
+
 /// The job's name; empty when nothing names one.
 pub fn name(variable: &dyn Fn(&str) -> Option<String>) -> String {
     let places = [JOB_VARIABLE].into_iter().chain(SCHEDULER_VARIABLES).chain(LAUNCHER_VARIABLES);
@@ -46,6 +56,13 @@ mod tests {
         assert_eq!(named(&[("SLURM_JOB_ID", "17"), ("PMIX_NAMESPACE", "slurm.17.0")]), "17");
         assert_eq!(named(&[("SLURM_JOB_ID", "17"), ("AZEKURA_JOB", "mine")]), "mine");
         assert_eq!(named(&[("AZEKURA_JOB", ""), ("PBS_JOBID", "4.host")]), "4.host");
+    }
+
+    #[test]
+    fn jobs_in_the_background_are_told_by_their_names() {
+        assert!([BACKGROUND, TIER_MOVER, "background-17"].into_iter().all(is_background));
+        let others = ["", "back", "backgrounds", "Background", "my-background"];
+        assert!(!others.into_iter().any(is_background));
     }
 
     #[test]

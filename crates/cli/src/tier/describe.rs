@@ -49,7 +49,7 @@ pub fn keep_described(session: &Session, url: &Url, intervals: Intervals) -> Res
     loop {
         if Instant::now() >= describe_at {
             let put = put_tree_if_changed(fs, &store, &mut known);
-            if let Some(key) = client.block_on(put)? {
+            if let Some(key) = client.block_on(tier::in_background(put))? {
                 tracing::info!("container '{}': described as {key}", fs.container().info().label);
                 let keep = intervals.describe_keep as usize;
                 client.block_on(thin_trees(&store, &container, keep))?;

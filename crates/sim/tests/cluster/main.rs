@@ -3,6 +3,7 @@
 
 mod admission;
 mod appends;
+mod background;
 mod cached;
 mod cell_moves;
 mod checksums;

@@ -2,6 +2,7 @@
 
 use super::*;
 use std::sync::atomic::{AtomicBool, Ordering};
+use tier::in_background;
 
 /// Numbers of the files that are moved; those of the work are smaller.
 const MOVED: std::ops::Range<u32> = 1000..1004;
@@ -50,19 +51,19 @@ impl Place<'_> {
             let file = self.open(&remote, number, OpenFlags::READ_WRITE)?;
             // A byte of each part changes, so that all are sent.
             for at in (0..per_file).step_by(part_bytes as usize) {
-                remote.wait(&path, fs.write(&file, at, &[1]))?;
+                remote.wait(&path, in_background(fs.write(&file, at, &[1])))?;
             }
             let sync = tier::sync_file(fs, &file, store, tier, &|_| {});
-            moved += remote.wait(&path, sync)?.sent_bytes;
+            moved += remote.wait(&path, in_background(sync))?.sent_bytes;
             if is_over.load(Ordering::Relaxed) {
                 break;
             }
             let evict = tier::evict_file(fs, &file, store, &|_| {});
-            moved += remote.wait(&path, evict)?.evicted_bytes;
+            moved += remote.wait(&path, in_background(evict))?.evicted_bytes;
             if is_over.load(Ordering::Relaxed) {
                 break;
             }
-            moved += remote.wait(&path, fs.tier_fetch(&file, &|_| {}))?;
+            moved += remote.wait(&path, in_background(fs.tier_fetch(&file, &|_| {})))?;
             if is_over.load(Ordering::Relaxed) {
                 break;
             }
