@@ -257,11 +257,7 @@ impl Target {
     }
 
     /// Has a job in the background wait for its turn, for half of what its client waits at most.
-    async fn wait_in_background<'a>(
-        &'a self,
-        ask: &Ask,
-        ctx: &TargetPool,
-    ) -> Option<Turn<'a>> {
+    async fn wait_in_background<'a>(&'a self, ask: &Ask, ctx: &TargetPool) -> Option<Turn<'a>> {
         let now = self.env.now();
         let until = now + ask.deadline.saturating_sub(now) / 2;
         wait(&self.env, &ask.waited, self.wait_for_turn_in_background(ctx, until)).await

@@ -217,6 +217,7 @@ impl Joining {
         if self.doubtful_since.get().is_some()
             || is_installed()
             || ctx.shard.lacks_page_of(cont, unit, None)
+            || ctx.mending.has_given_up(cont, unit, None)
         {
             return true;
         }
@@ -233,6 +234,7 @@ impl Joining {
     ) -> bool {
         if self.doubtful_since.get().is_some_and(|since| epoch >= since)
             || ctx.shard.lacks_page_of(cont, unit, Some(dkey))
+            || ctx.mending.has_given_up(cont, unit, Some(dkey))
         {
             return true;
         }
@@ -255,6 +257,9 @@ impl Target {
         };
         if !ctx.map().is_ok_and(|map| joins(&map)) {
             if !ctx.is_unsure.get() {
+                if joining.touched.borrow().is_some() {
+                    ctx.mending.has_caught_up();
+                }
                 joining.end(self.env.now());
             }
             return;

@@ -79,9 +79,24 @@ pub(crate) struct Mending {
     /// Until when it is not tried again, by the target's clock.
     failed: RefCell<BTreeMap<Spot, Duration>>,
     mended_count: Cell<u64>,
+    /// Keys for which others were to lead: they look as new as those of the others and are not what these have.
+    given_up: RefCell<BTreeSet<(ContId, Unit, Box<[u8]>)>>,
 }
 
 impl Mending {
+    /// True when a unit, or a key of it, is to be taken from others whole.
+    pub fn has_given_up(&self, cont: ContId, unit: Unit, dkey: Option<&[u8]>) -> bool {
+        let is_it = |(of, unit_of, key): &(ContId, Unit, Box<[u8]>)| {
+            (*of, *unit_of) == (cont, unit) && dkey.is_none_or(|dkey| **key == *dkey)
+        };
+        self.given_up.borrow().iter().any(is_it)
+    }
+
+    /// All that was to be taken from others has been.
+    pub fn has_caught_up(&self) {
+        self.given_up.borrow_mut().clear();
+    }
+
     pub fn mended_count(&self) -> u64 {
         self.mended_count.get()
     }
@@ -298,6 +313,9 @@ impl Target {
         );
         let (pool, target, map_version) = (ctx.shard.pool(), self.id, map.version);
         let damaged = ControlRequest::TargetDamaged { pool, target, map_version };
+        // What differs may be as old as what is newest on both sides, and not be seen by epochs.
+        let given_up = (spot.cont, spot.unit, spot.dkey.clone().into());
+        ctx.mending.given_up.borrow_mut().insert(given_up);
         self.tell_control(map, &damaged).await?;
         Err(Error::new(Code::Busy, "others are about to lead the group"))
     }

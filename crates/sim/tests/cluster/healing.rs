@@ -381,63 +381,72 @@ async fn fill(site: &Site<'_>, left: u64) {
 
 #[test]
 fn all_is_whole_again_whatever_moves_and_breaks() {
-    for seed in seeds(2) {
-        let spec = ClusterSpec { seed, engines: ENGINES as usize + 1, targets: 1 };
-        let cluster = Cluster::start_healing(spec, StoreConfig::default(), Some(2)).unwrap();
-        cluster.block_on(async {
-            let client = cluster.client("c");
-            let cont = small_pool(&client).await;
-            let env = cluster.world().node("trouble");
-            let is_double = seed % 2 == 1;
-            let cluster = &cluster;
-            let site = Site { cluster, client: client.clone(), cont: cont.clone(), env, is_double };
-            let mut context = format!("seed {seed}");
-            let work = Work::new(cluster, &cont, is_double, context.clone());
-            for number in 0..OBJECTS as usize {
-                work.put(number, 0, ARRAY_BYTES).await;
-            }
-            for _ in 0..20 {
-                work.step().await;
-            }
-            if seed % 3 == 2 {
-                fill(&site, (4 + site.dice(12)) << 20).await;
-            }
-            let mut moves = vec![Loss, Wipe, Drain, Exclude, Drain, Extend];
-            for _ in 0..ROUNDS {
-                let what = moves.remove(site.dice(moves.len() as u64) as usize);
-                context += &format!(", {what:?}");
-                let written = work.written.get();
-                let is_over = Cell::new(false);
-                let trouble = async {
-                    site.happen(what).await;
-                    is_over.set(true);
-                };
-                join(trouble, work.go_on_until(&is_over)).await;
-                assert!(work.written.get() > written, "{context}: nobody wrote");
-                site.until_whole(&context).await;
-                site.scrub(&context).await;
-                work.check(&context).await;
-            }
-            // Stripes are folded, and what was moved away is dropped, in the background.
-            client.env().sleep(Duration::from_secs(90)).await;
-            work.check("at the end").await;
+    seeds(2).for_each(all_is_whole_again);
+}
+
+/// A leader with a damaged key had it in other pieces than the other member: small extents had been joined there with one of which a part was written over later. Nobody could tell that from a
+/// change that only one of them had, so others led; but the key was as new on both sides, was not taken from them, and the next look at it found the same, for ever.
+#[test]
+fn a_damaged_key_for_which_others_lead_is_taken_from_them() {
+    all_is_whole_again(82);
+}
+
+fn all_is_whole_again(seed: u64) {
+    let spec = ClusterSpec { seed, engines: ENGINES as usize + 1, targets: 1 };
+    let cluster = Cluster::start_healing(spec, StoreConfig::default(), Some(2)).unwrap();
+    cluster.block_on(async {
+        let client = cluster.client("c");
+        let cont = small_pool(&client).await;
+        let env = cluster.world().node("trouble");
+        let is_double = seed % 2 == 1;
+        let cluster = &cluster;
+        let site = Site { cluster, client: client.clone(), cont: cont.clone(), env, is_double };
+        let mut context = format!("seed {seed}");
+        let work = Work::new(cluster, &cont, is_double, context.clone());
+        for number in 0..OBJECTS as usize {
+            work.put(number, 0, ARRAY_BYTES).await;
+        }
+        for _ in 0..20 {
+            work.step().await;
+        }
+        if seed % 3 == 2 {
+            fill(&site, (4 + site.dice(12)) << 20).await;
+        }
+        let mut moves = vec![Loss, Wipe, Drain, Exclude, Drain, Extend];
+        for _ in 0..ROUNDS {
+            let what = moves.remove(site.dice(moves.len() as u64) as usize);
+            context += &format!(", {what:?}");
+            let written = work.written.get();
+            let is_over = Cell::new(false);
+            let trouble = async {
+                site.happen(what).await;
+                is_over.set(true);
+            };
+            join(trouble, work.go_on_until(&is_over)).await;
+            assert!(work.written.get() > written, "{context}: nobody wrote");
+            site.until_whole(&context).await;
             site.scrub(&context).await;
-            for oid in work.oids() {
-                let mut differs = None;
-                // Folds tell members one after the other.
-                for _ in 0..10 {
-                    differs = members::difference(&client, &cont, oid).await.unwrap();
-                    if differs.is_none() {
-                        break;
-                    }
-                    client.env().sleep(Duration::from_secs(2)).await;
+            work.check(&context).await;
+        }
+        // Stripes are folded, and what was moved away is dropped, in the background.
+        client.env().sleep(Duration::from_secs(90)).await;
+        work.check("at the end").await;
+        site.scrub(&context).await;
+        for oid in work.oids() {
+            let mut differs = None;
+            // Folds tell members one after the other.
+            for _ in 0..10 {
+                differs = members::difference(&client, &cont, oid).await.unwrap();
+                if differs.is_none() {
+                    break;
                 }
-                assert_eq!(differs, None, "{context}");
-                let leftover = members::leftover(&client, &cont, oid).await.unwrap();
-                assert_eq!(leftover, None, "{context}");
-                let stripes = parity::compare(&client, &cont, oid).await.unwrap();
-                stripes.unwrap_or_else(|what| panic!("{context}: {what}"));
+                client.env().sleep(Duration::from_secs(2)).await;
             }
-        });
-    }
+            assert_eq!(differs, None, "{context}");
+            let leftover = members::leftover(&client, &cont, oid).await.unwrap();
+            assert_eq!(leftover, None, "{context}");
+            let stripes = parity::compare(&client, &cont, oid).await.unwrap();
+            stripes.unwrap_or_else(|what| panic!("{context}: {what}"));
+        }
+    });
 }
