@@ -43,6 +43,8 @@ const COUNTS: [u32; 5] = [1, 2, 4, 8, 15];
 const BLOCK: u64 = 1 << 20;
 /// Files of the runs with a small cache, of which the pool may keep a quarter.
 const CACHED_FILES: u32 = 8;
+/// Times that work beside moves is read: what is in memory is there in no time.
+const READ_ROUNDS: u32 = 8;
 
 /// What is varied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, ValueEnum)]
@@ -91,6 +93,10 @@ impl Kind {
             Kind::ReadBeside => "read, while others are moved",
         }
     }
+
+    fn writes(self) -> bool {
+        matches!(self, Kind::WriteAsync | Kind::WritePosix | Kind::WriteBeside)
+    }
 }
 
 /// One run.
@@ -100,6 +106,8 @@ struct Case {
     block: u64,
     threads: u32,
     depth: u32,
+    /// So often one after the other.
+    rounds: u32,
 }
 
 /// What came of it.
@@ -217,7 +225,7 @@ fn cases(experiment: Experiment, bytes: u64) -> Vec<Case> {
     };
     let mut cases = Vec::new();
     let mut add = |kinds: &[Kind], block, threads, depth| {
-        cases.extend(kinds.iter().map(|&kind| Case { kind, block, threads, depth }));
+        cases.extend(kinds.iter().map(|&kind| Case { kind, block, threads, depth, rounds: 1 }));
     };
     match experiment {
         Experiment::Block => {
@@ -244,6 +252,8 @@ fn cases(experiment: Experiment, bytes: u64) -> Vec<Case> {
             for block in [64 << 10, BLOCK, 4 << 20] {
                 add(&[WriteAsync, WriteBeside, ReadPool, ReadBeside], block, 1, 1);
             }
+            let reads = cases.iter_mut().filter(|case| !case.kind.writes());
+            reads.for_each(|case| case.rounds = READ_ROUNDS);
         }
     }
     cases
@@ -348,7 +358,7 @@ impl Bench<'_> {
     }
 
     fn measured(&self, case: Case, files: u32) -> Result<Row> {
-        let Case { kind, block, threads, depth } = case;
+        let Case { kind, block, threads, depth, rounds } = case;
         let per_file = self.bytes / files as u64;
         let (mut safe_seconds, mut moved_bytes) = (None, None);
         let seconds = match kind {
@@ -364,10 +374,13 @@ impl Bench<'_> {
             }
             Kind::WriteBeside | Kind::ReadBeside => {
                 self.say(false)?;
-                let writes = kind == Kind::WriteBeside;
+                let writes = kind.writes();
                 if !writes {
-                    let fill = Case { block: BLOCK, depth: 4, threads: 1, ..case };
+                    let fill = Case { block: BLOCK, depth: 4, threads: 1, rounds: 1, ..case };
                     self.move_all(fill, files, per_file, true)?;
+                    // As what it is compared with: that was read once.
+                    self.sync(files)?;
+                    self.source.drop_parts();
                 }
                 let (seconds, moved) =
                     self.beside_moves(|| self.move_all(case, files, per_file, writes))?;
@@ -376,7 +389,7 @@ impl Bench<'_> {
             }
             Kind::ReadPool | Kind::ReadTier | Kind::ReadSmallCache => {
                 self.say(false)?;
-                let fill = Case { block: BLOCK, depth: 4, threads: 1, ..case };
+                let fill = Case { block: BLOCK, depth: 4, threads: 1, rounds: 1, ..case };
                 self.move_all(fill, files, per_file, true)?;
                 self.sync(files)?;
                 if kind == Kind::ReadSmallCache {
@@ -389,7 +402,7 @@ impl Bench<'_> {
                 self.move_all(case, files, per_file, false)?
             }
         };
-        let bytes = per_file * files as u64;
+        let bytes = per_file * files as u64 * rounds as u64;
         let bytes_s = (bytes as f64 / seconds.max(1e-9)) as u64;
         Ok(Row {
             kind: kind.word(),
@@ -417,8 +430,13 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Writes or reads all files, each thread those of its own; returns the seconds until the last had ended.
+    /// Writes or reads all files, each thread those of its own, as often as the case says; returns the seconds that took.
     fn move_all(&self, case: Case, files: u32, per_file: u64, writes: bool) -> Result<f64> {
+        (0..case.rounds).map(|_| self.move_once(case, files, per_file, writes)).sum()
+    }
+
+    /// The same once; returns the seconds until the last thread had ended.
+    fn move_once(&self, case: Case, files: u32, per_file: u64, writes: bool) -> Result<f64> {
         let (begin, place) = (Barrier::new(case.threads as usize + 1), &self.place);
         std::thread::scope(|scope| {
             let threads: Vec<_> = (0..case.threads)

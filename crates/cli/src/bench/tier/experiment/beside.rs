@@ -11,7 +11,7 @@ impl Bench<'_> {
     /// Does some work meanwhile; returns what that returns, and how many bytes were moved.
     pub(super) fn beside_moves(&self, work: impl FnOnce() -> Result<f64>) -> Result<(f64, u64)> {
         let per_file = (self.bytes / MOVED.len() as u64).max(BLOCK);
-        let fill = Case { kind: Kind::WriteAsync, block: BLOCK, threads: 1, depth: 4 };
+        let fill = Case { kind: Kind::WriteAsync, block: BLOCK, threads: 1, depth: 4, rounds: 1 };
         let begin = Barrier::new(1);
         self.place.move_some(fill, MOVED, per_file, true, &begin)?;
         let is_over = AtomicBool::new(false);
