@@ -15,7 +15,14 @@ FUZZ_SECONDS ?= 10
 FUZZ_SECONDS_LONG ?= 600
 # A test program that takes longer hangs; it is ended so that the others still run.
 TEST_LIMIT ?= 15m
+# Programs of tests that start real engines, mounts and stores, and mostly wait for them: they run while the others are built.
+WAITING := outages commands tier mounts programs preload hostile chaos install upgrade
+TEST_PROGRAMS := $(sort $(basename $(notdir $(wildcard crates/*/tests/*.rs))) $(notdir $(patsubst %/main.rs,%,$(wildcard crates/*/tests/*/main.rs))))
+WAITING_TESTS := --workspace $(WAITING:%=--test %)
+OTHER_TESTS := --workspace --lib --bins $(patsubst %,--test %,$(filter-out $(WAITING),$(TEST_PROGRAMS)))
 TESTS := --workspace --lib --bins --tests
+# So many of them at a time.
+WAITING_THREADS ?= 4
 LIMITED := --config 'target."cfg(unix)".runner=["timeout","--kill-after=10","$(TEST_LIMIT)"]'
 
 .PHONY: help quickstart build test test-long mutants bench install uninstall packages clean
@@ -31,14 +38,18 @@ quickstart: ## Build, start a system, store and read back a tree, mount it, show
 build: ## Build for release: target/release/{azekura,libazekura.so,libazekura_ioc.so,libazekura_intercept.so}
 	$(if $(DEBUG),CARGO_PROFILE_RELEASE_DEBUG=line-tables-only) $(CARGO) build --release -p cli -p capi -p ioc -p intercept
 
-# Tests mostly wait, and clippy never does: it takes what they leave. It also compiles the examples; there are no tests in documentation.
-# The pause is for cargo to see that the tests are built: while it looks it keeps others out, and while clippy runs it would be kept out.
+# The pause is for cargo to see that the tests are built: while it looks it keeps others out, and while they are built it would be kept out.
+# Clippy also compiles the examples; there are no tests in documentation.
 # The fuzzer is the one that `cargo test` builds for its tests: `cargo build` would make it anew, with fewer features of its libraries.
 test: ## Everything a change must pass
 	$(CARGO) fmt --all --check
 	$(CARGO) xtask tidy
-	$(CARGO) test $(TESTS) --no-run
-	scripts/beside.sh 'sleep 20; $(CARGO) clippy --workspace --all-targets -- -D warnings' $(CARGO) test $(LIMITED) $(TESTS) --no-fail-fast
+	$(CARGO) test $(WAITING_TESTS) --no-run
+	failed=0; \
+	scripts/beside.sh 'sleep 20; $(CARGO) test $(OTHER_TESTS) --no-run && $(CARGO) clippy --workspace --all-targets -- -D warnings' \
+		$(CARGO) test $(LIMITED) $(WAITING_TESTS) --no-fail-fast -- --test-threads $(WAITING_THREADS) || failed=$$?; \
+	$(CARGO) test $(LIMITED) $(OTHER_TESTS) --no-fail-fast || failed=$$?; \
+	exit $$failed
 	$${CARGO_TARGET_DIR:-target}/debug/fuzz --seconds $(FUZZ_SECONDS)
 
 test-long: test ## The same with release code, more random cases and long fuzzing
