@@ -3,14 +3,15 @@
 //! A batch is checked whole against the state before it, then applied op by op. Array values
 //! are kept record by record. Reading ops of a batch see the state before its writes.
 
+mod conditions;
+
 use crate::answer::{Answer, OwnedFetch, OwnedItem, Place};
-use crate::kinds::{fits, punches};
 use std::collections::BTreeMap;
 use types::{Code, DkeyKind, Epoch, Error, Result, Unit};
 use wire::link::{Link, LinkKind};
 use wire::obj::{
-    Batch, BatchReply, BulkSums, Cond, FetchIod, FetchWant, Linked, ListScope, ObjectStat, Op,
-    QueryFlags, ReadCheck, ReadScope, Recx, Tail, UpdateValue,
+    Batch, BatchReply, BulkSums, FetchIod, FetchWant, Linked, ListScope, ObjectStat, Op,
+    QueryFlags, Recx, Tail, UpdateValue,
 };
 
 /// A value of an akey.
@@ -105,97 +106,12 @@ impl ContShard {
         self.objects.keys().copied()
     }
 
-    /// Evaluates all conditions and checks of a batch.
-    pub fn check(&self, checks: &[ReadCheck<'_>], ops: &[Op<'_>]) -> Result<()> {
-        for check in checks {
-            if self.epoch_of(check.unit, check.of) != check.seen {
-                return Err(Code::TxRestart.into());
-            }
-        }
-        ops.iter().enumerate().try_for_each(|(at, op)| self.check_op(op, &ops[..at]))
-    }
-
-    fn epoch_of(&self, unit: Unit, of: ReadScope<'_>) -> Epoch {
-        let object = self.objects.get(&unit);
-        match of {
-            ReadScope::Keys => object.map(|object| object.keys_epoch),
-            ReadScope::Object => object.map(|object| object.epoch),
-            ReadScope::Dkey(dkey) => self.dkey(unit, dkey).map(|found| found.epoch),
-            ReadScope::Akey(dkey, akey) => self.akey(unit, dkey, akey).map(|found| found.epoch),
-        }
-        .unwrap_or(Epoch::ZERO)
-    }
-
     fn dkey(&self, unit: Unit, dkey: &[u8]) -> Option<&Dkey> {
         self.objects.get(&unit)?.dkeys.get(dkey)
     }
 
     fn akey(&self, unit: Unit, dkey: &[u8], akey: &[u8]) -> Option<&Akey> {
         self.dkey(unit, dkey)?.akeys.get(akey)
-    }
-
-    fn check_op(&self, op: &Op<'_>, before: &[Op<'_>]) -> Result<()> {
-        let must = |holds: bool, code: Code| if holds { Ok(()) } else { Err(Error::bare(code)) };
-        let exists = self.objects.contains_key(&op.unit());
-        let object = |cond: Cond| must(!cond.has(Cond::OBJ_EXISTS) || exists, Code::NonExist);
-        match op {
-            Op::Update { unit, dkey, cond, iods } => {
-                object(*cond)?;
-                let there = self.dkey(*unit, dkey).is_some();
-                must(!cond.has(Cond::DKEY_INSERT) || !there, Code::Exist)?;
-                must(!cond.has(Cond::DKEY_UPDATE) || there, Code::NonExist)?;
-                for iod in iods {
-                    let cond = cond.and(iod.cond);
-                    let old = self.akey(*unit, dkey, iod.akey);
-                    must(!cond.has(Cond::AKEY_INSERT) || old.is_none(), Code::Exist)?;
-                    must(!cond.has(Cond::AKEY_UPDATE) || old.is_some(), Code::NonExist)?;
-                    let is_punched = before.iter().any(|op| punches(op, *unit, dkey, iod.akey));
-                    let fits = old.is_none_or(|old| fits(&old.value, &iod.value));
-                    must(fits || is_punched, Code::Inval)?;
-                }
-                Ok(())
-            }
-            Op::Fetch { unit, dkey, cond, iods } => {
-                object(*cond)?;
-                must(
-                    !cond.has(Cond::DKEY_FETCH) || self.dkey(*unit, dkey).is_some(),
-                    Code::NonExist,
-                )?;
-                let all = iods.iter().all(|iod| self.akey(*unit, dkey, iod.akey).is_some());
-                must(!cond.has(Cond::AKEY_FETCH) || all, Code::NonExist)
-            }
-            Op::PunchObj { unit, cond, besides } => {
-                object(*cond)?;
-                must(!cond.has(Cond::PUNCH) || exists, Code::NonExist)?;
-                let others = self
-                    .objects
-                    .get(unit)
-                    .is_some_and(|object| object.dkeys.keys().any(|dkey| dkey != besides));
-                must(!cond.has(Cond::OBJ_EMPTY) || !others, Code::NotEmpty)
-            }
-            Op::PunchDkeys { unit, cond, dkeys } => {
-                object(*cond)?;
-                let all = dkeys.iter().all(|dkey| self.dkey(*unit, dkey).is_some());
-                must(!cond.has(Cond::PUNCH) || all, Code::NonExist)
-            }
-            Op::PunchAkeys { unit, dkey, cond, akeys } => {
-                object(*cond)?;
-                let all = akeys.iter().all(|akey| self.akey(*unit, dkey, akey).is_some());
-                must(!cond.has(Cond::PUNCH) || all, Code::NonExist)
-            }
-            Op::PunchDkeysFrom { .. }
-            | Op::List { .. }
-            | Op::Query { .. }
-            | Op::Stat { .. }
-            | Op::FetchLink { .. }
-            | Op::RemoveLink { .. }
-            | Op::Open { .. }
-            | Op::PunchUnlessOpen { .. }
-            | Op::Append { .. }
-            | Op::ListRuns { .. }
-            | Op::Adopt { .. }
-            | Op::FreeClosed { .. } => Ok(()),
-        }
     }
 
     /// Answers and applies a batch that was checked. `bulk` holds its data.
@@ -332,12 +248,12 @@ impl ContShard {
             Op::Open { unit } => outcome.opened.push(*unit),
             Op::PunchUnlessOpen { unit } => self.free(*unit, around, outcome),
             Op::FreeClosed { unit } if around.is_open(*unit) => {
-                return Err(Error::new(types::Code::Busy, "somebody holds it open"));
+                return Err(Error::new(Code::Busy, "somebody holds it open"));
             }
             Op::FreeClosed { unit } => outcome.orphans.push(*unit),
             // The engine makes updates of them, or answers itself.
             Op::Append { .. } | Op::ListRuns { .. } | Op::Adopt { .. } => {
-                return Err(Error::new(types::Code::NotSupported, "not part of the model"));
+                return Err(Error::new(Code::NotSupported, "not part of the model"));
             }
         }
         Ok(Answer::Done)
@@ -698,7 +614,7 @@ fn followed(value: &[u8]) -> Option<Unit> {
 mod tests {
     use super::*;
     use types::{ContId, ObjClass, ObjType, PoolId};
-    use wire::obj::{Listed, OpReply};
+    use wire::obj::{Cond, Listed, OpReply};
     use wire::obj::{Sums, UpdateIod};
 
     fn run(shard: &mut ContShard, ops: Vec<Op<'_>>, bulk: &[u8], epoch: u64) -> Result<Outcome> {
