@@ -108,9 +108,9 @@ fn values(all: &Model) -> BTreeMap<(Unit, &[u8], &[u8]), &(u64, Value)> {
 
 #[test]
 fn operations_that_claim_other_things_do_not_notice_each_other() {
-    const ROUNDS: u64 = 150;
+    const ROUNDS: u64 = 100;
     let (mut changed_count, mut unnoticed_count) = (0, 0);
-    for seed in places::seeds(2, 20) {
+    for seed in places::seeds(1, 20) {
         let world = SimWorld::new(seed);
         let env = world.node("a");
         world.block_on(async {
@@ -119,10 +119,10 @@ fn operations_that_claim_other_things_do_not_notice_each_other() {
             for n in 0..ROUNDS {
                 let _ = run(&shard, 1 + n, &Step::random(&rng)).await;
             }
+            let mut before = dump(&shard).await;
             for n in ROUNDS..2 * ROUNDS {
                 let (first, second) = (Step::random(&rng), Step::random(&rng));
                 let tx = TxId { client: ClientId(5), seq: n };
-                let before = dump(&shard).await;
                 if !hold(&shard, tx, &first).await {
                     continue;
                 }
@@ -153,9 +153,10 @@ fn operations_that_claim_other_things_do_not_notice_each_other() {
                     assert_eq!(told(&shard, &other), answer, "{other:?} noticed {op:?}");
                     unnoticed_count += 1;
                 }
+                before = after;
             }
         });
         world.clear();
     }
-    assert!(changed_count > 100 && unnoticed_count > 100, "{changed_count} {unnoticed_count}");
+    assert!(changed_count > 50 && unnoticed_count > 30, "{changed_count} {unnoticed_count}");
 }
