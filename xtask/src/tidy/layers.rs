@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Layers from the bottom up; the index is the layer's number.
 const LAYERS: [&[&str]; 8] = [
     &["types", "allocator"],
-    &["wire", "placement", "codec", "erasure", "admit"],
+    &["wire", "placement", "codec", "erasure", "admit", "twophase"],
     &["env", "transport"],
     &["vos", "control", "fuselow"],
     &["engine", "client"],
@@ -23,8 +23,8 @@ const LAYERS: [&[&str]; 8] = [
 /// Crates for tests: they may use anything, and nothing but tests may use them.
 const TEST_ONLY: [&str; 4] = ["model", "sim", "fuzz", "posix-suite"];
 /// The only edges inside a layer.
-const WITHIN_LAYER: [(&str, &str); 3] =
-    [("placement", "wire"), ("transport", "env"), ("ioc", "coordinate")];
+const WITHIN_LAYER: [(&str, &str); 4] =
+    [("placement", "wire"), ("twophase", "wire"), ("transport", "env"), ("ioc", "coordinate")];
 /// What a crate may not reach even through others: the two sides of the wire never meet.
 const NEVER: [(&str, &str); 2] = [("client", "vos"), ("client", "engine")];
 
