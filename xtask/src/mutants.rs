@@ -31,9 +31,9 @@ const MUTANTS: &[Mutant] = &[
         name: "failed-decision",
         what: "a coordinator tells a decision that its log has failed to write",
         edits: &[Edit {
-            path: "crates/engine/src/commit.rs",
-            from: "                ctx.shard.written(step.lsn).await?;\n                if let",
-            to: "                let written = ctx.shard.written(step.lsn).await;\n                self.coordinating.borrow_mut().remove(&tx);\n                written?;\n                if let",
+            path: "crates/engine/src/commit/coordinate.rs",
+            from: "                Err(error) => self.failed(error, Event::LogFailed),\n",
+            to: "                Err(_) => Event::Logged,\n",
         }],
     },
     Mutant {
@@ -41,19 +41,19 @@ const MUTANTS: &[Mutant] = &[
         what: "two-phase records of a relaxed pool are not written before the next step",
         edits: &[
             Edit {
-                path: "crates/engine/src/commit.rs",
-                from: "                ctx.shard.written(step.lsn).await?;\n                if let",
-                to: "                ctx.shard.durable(step.lsn).await?;\n                if let",
+                path: "crates/engine/src/commit/coordinate.rs",
+                from: "match self.ctx.shard.written(self.lsn).await {",
+                to: "match self.ctx.shard.durable(self.lsn).await {",
             },
             Edit {
-                path: "crates/engine/src/commit.rs",
-                from: "        } else {\n            step.written(ctx).await?;\n        }\n        Ok((epoch_min, reply))",
-                to: "        } else {\n            step.durable(ctx).await?;\n        }\n        Ok((epoch_min, reply))",
+                path: "crates/twophase/src/participant.rs",
+                from: "            false => Firmness::Written,\n",
+                to: "            false => Firmness::Promised,\n",
             },
             Edit {
-                path: "crates/engine/src/commit.rs",
-                from: "                        Ok(step) => step.written(ctx).await,\n",
-                to: "                        Ok(step) => step.durable(ctx).await,\n",
+                path: "crates/engine/src/commit/coordinate.rs",
+                from: "step.firm(&ctx, Firmness::Written).await",
+                to: "step.firm(&ctx, Firmness::Promised).await",
             },
             Edit {
                 path: "crates/engine/src/admin.rs",

@@ -1,0 +1,156 @@
+//! Who is in doubt asks, and is answered: [`twophase::Participant`] and [`twophase::Question`] carried out, and what is taken up after restarts
+//! and changes of leaders.
+
+use super::{PAUSES, part_unit, part_units};
+use crate::target::{Target, TargetPool};
+use std::rc::Rc;
+use twophase::{DoubtAction, DoubtEvent, Participant, Question, QuestionAction};
+use types::{Code, Error, PoolId, Result, Unit};
+use wire::obj::{Request, TxId, TxOutcome};
+use wire::order::Order;
+
+impl Target {
+    /// What this target knows of a transaction, by the name of one of its parts, for a participant that asks.
+    ///
+    /// Errors: `Stale` when another target leads the coordinator's group.
+    pub(crate) async fn outcome_to_tell(
+        self: &Rc<Self>,
+        pool: PoolId,
+        ctx: &Rc<TargetPool>,
+        part: TxId,
+        coordinator: Unit,
+    ) -> Result<TxOutcome> {
+        let group = self.led_group(ctx, coordinator)?;
+        let tx = part.whole();
+        let decision = ctx.shard.decision(tx).map(|(epoch, _)| epoch);
+        let mut question = Question::asked(self.coordinating.borrow().contains(&tx), decision);
+        loop {
+            match question.step() {
+                QuestionAction::HaveMembersForget => {
+                    let order = Order::ForgetDecision { tx };
+                    let sent = self.ship(pool, ctx, group.as_ref(), &order, Vec::new(), None);
+                    sent.settled().await?;
+                }
+                QuestionAction::AwaitLog => ctx.shard.written(ctx.shard.last_lsn()).await?,
+                QuestionAction::AwaitMembers if group.is_some() => {
+                    ctx.streams.wait_for(ctx.streams.last()).await?;
+                }
+                QuestionAction::AwaitMembers => {}
+                QuestionAction::Answer(outcome) => {
+                    tracing::debug!("target {}: tells of part {part:?}: {outcome:?}", self.id);
+                    return Ok(outcome);
+                }
+            }
+        }
+    }
+
+    /// Asks the coordinator about a prepared part until it is decided, or other targets lead all groups of the part: one that
+    /// changes nothing may be of several, and no other member has it.
+    pub(super) async fn resolve(
+        self: Rc<Self>,
+        pool: PoolId,
+        ctx: Rc<TargetPool>,
+        tx: TxId,
+        coordinator: Unit,
+    ) {
+        let units = part_units(&ctx, tx);
+        if !self.resolving.borrow_mut().insert(tx) {
+            return;
+        }
+        let body = wire::encode(&Request::AskOutcome { pool, tx, coordinator });
+        // Of those of the part that this target may lead.
+        let mut unit = None;
+        let (mut participant, mut action) = Participant::in_doubt(PAUSES);
+        loop {
+            let event = match action {
+                DoubtAction::Look { after } => {
+                    if !after.is_zero() {
+                        self.env.sleep(after).await;
+                    }
+                    let is_others = |unit: &Unit| {
+                        self.led_group(&ctx, *unit).is_err_and(|error| error.code == Code::Stale)
+                    };
+                    unit = units.iter().copied().find(|unit| !is_others(unit));
+                    let (is_held, is_others) = (ctx.shard.is_prepared(tx), unit.is_none());
+                    DoubtEvent::Looked { is_held, is_others }
+                }
+                DoubtAction::Ask => {
+                    match self.ask_outcome(pool, &ctx, tx, coordinator, &body).await {
+                        Ok(outcome) => DoubtEvent::Answered(outcome),
+                        Err(error) => {
+                            tracing::info!(
+                                "target {}: a transaction is in doubt: {error}",
+                                self.id
+                            );
+                            DoubtEvent::Unanswered
+                        }
+                    }
+                }
+                DoubtAction::Decide(outcome) => {
+                    let Some(unit) = unit else { break };
+                    match self.decide(pool, &ctx, tx, unit, outcome).await {
+                        // Nobody is told of it: the coordinator waits for its own word.
+                        Ok(_) => DoubtEvent::Decided,
+                        Err(error) => {
+                            tracing::warn!("target {}: deciding: {error}", self.id);
+                            DoubtEvent::NotDecided
+                        }
+                    }
+                }
+                DoubtAction::End => break,
+            };
+            action = participant.step(event);
+        }
+        self.resolving.borrow_mut().remove(&tx);
+    }
+
+    async fn ask_outcome(
+        self: &Rc<Self>,
+        pool: PoolId,
+        ctx: &Rc<TargetPool>,
+        tx: TxId,
+        coordinator: Unit,
+        body: &[u8],
+    ) -> Result<TxOutcome> {
+        let leader = self.leader_of(ctx, coordinator)?;
+        if leader == self.id {
+            return self.outcome_to_tell(pool, ctx, tx, coordinator).await;
+        }
+        let map = ctx.map()?;
+        let engine = map.engine_of(leader).ok_or_else(|| Error::bare(Code::NonExist))?;
+        let answer = self.peers.ask(engine, leader, body, &[]).await?;
+        wire::decode::<Result<TxOutcome>>(&answer.body)?
+    }
+
+    /// After a restart, and when groups have come to this target: repeats decisions that may not have been
+    /// acknowledged, and asks about parts that wait for one.
+    pub(crate) fn resume_transactions(self: Rc<Self>, pool: PoolId, ctx: &Rc<TargetPool>) {
+        self.resume_those(pool, ctx, |_| true);
+    }
+
+    /// The same for those of groups of several members.
+    pub(crate) fn take_over_transactions(self: Rc<Self>, pool: PoolId, ctx: &Rc<TargetPool>) {
+        self.resume_those(pool, ctx, |unit| !ctx.is_alone(unit.object));
+    }
+
+    fn resume_those(
+        self: Rc<Self>,
+        pool: PoolId,
+        ctx: &Rc<TargetPool>,
+        is_meant: impl Fn(Unit) -> bool,
+    ) {
+        for (tx, epoch, participants) in ctx.shard.decisions() {
+            let is_led = |unit: &Unit| is_meant(*unit) && self.led_group(ctx, *unit).is_ok();
+            if participants.first().is_some_and(is_led) {
+                self.repeat_decision(pool, ctx, tx, epoch, participants);
+            }
+        }
+        for (tx, coordinator) in ctx.shard.prepared() {
+            if !part_unit(ctx, tx).is_some_and(&is_meant) {
+                continue;
+            }
+            let (target, ctx) = (self.clone(), ctx.clone());
+            self.env.spawn(async move { target.resolve(pool, ctx, tx, coordinator).await });
+        }
+    }
+}

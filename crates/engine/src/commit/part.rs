@@ -1,0 +1,220 @@
+//! Parts of transactions: checked and held, and decided when the coordinator says how.
+
+use super::Step;
+use crate::admission::PREPARE_WAIT_MAX;
+use crate::client_cells::names_stripes;
+use crate::streams::Sent;
+use crate::target::{Target, TargetPool};
+use std::rc::Rc;
+use std::time::Duration;
+use transport::Incoming;
+use twophase::{Participant, Told};
+use types::{Code, Epoch, Error, PoolId, Result, Unit};
+use wire::obj::{Batch, Op, Prepared, Request, Sums, TxId, TxOutcome};
+use wire::order::Order;
+
+/// A participant asks after this long without a decision; after a restart, at once.
+const DOUBT_TIME: Duration = Duration::from_millis(500);
+
+impl Target {
+    /// Serves a coordinator's request to prepare, beside its connection: others that it coordinates go on.
+    pub(crate) async fn receive_prepare(self: &Rc<Self>, incoming: Incoming) {
+        let Incoming { body, mut bulk, responder, .. } = incoming;
+        let data = match bulk.read_to_vec().await {
+            Ok(data) => data,
+            Err(error) => return self.answer_error(responder, 0, error).await,
+        };
+        drop(bulk);
+        let target = self.clone();
+        self.spawn_counted(async move {
+            let outcome = target.prepare_asked(&body, &data).await;
+            let answer = match &outcome {
+                Ok((epoch_min, reply)) => {
+                    wire::encode(&Ok::<_, Error>(Prepared { epoch_min: *epoch_min, reply }))
+                }
+                Err(error) => wire::encode(&Err::<(), _>(error)),
+            };
+            target.send(responder, 0, &answer, &[]).await;
+        });
+    }
+
+    async fn prepare_asked(self: &Rc<Self>, body: &[u8], data: &[u8]) -> Result<(Epoch, Vec<u8>)> {
+        let Request::Prepare { tx, coordinator, batch } = wire::decode::<Request<'_>>(body)? else {
+            return Err(Error::bare(Code::Proto));
+        };
+        let pool = batch.pool;
+        let ctx = self.asked_shard(pool).await?;
+        let prepared = self.prepare_here(&ctx, tx, coordinator, &batch, data).await;
+        let prepared = prepared.map_err(|error| self.without_lost_pages(&ctx, error))?;
+        let target = self.clone();
+        self.env.spawn(async move {
+            target.env.sleep(DOUBT_TIME).await;
+            target.resolve(pool, ctx, tx, coordinator).await;
+        });
+        Ok(prepared)
+    }
+
+    /// Checks, logs and holds a part; returns the least epoch for it and its encoded reply.
+    pub(super) async fn prepare_here(
+        self: &Rc<Self>,
+        ctx: &Rc<TargetPool>,
+        tx: TxId,
+        coordinator: Unit,
+        batch: &Batch<'_>,
+        data: &[u8],
+    ) -> Result<(Epoch, Vec<u8>)> {
+        if batch.at != Epoch::ZERO {
+            return Err(Error::inval(
+                "a transaction over several targets works on the present only",
+            ));
+        }
+        if names_stripes(batch) || batch.ops.iter().any(|op| op.unit().is_cell()) {
+            return Err(Error::inval("stripes and cells are no matter of transactions"));
+        }
+        self.asked_cont(ctx, batch.cont).await?;
+        let mut slot = None;
+        if let Some(gate) = ctx.admission.writers.for_bulk(data.len() as u64) {
+            slot = Some(gate.enter_first(data.len() as u64, PREPARE_WAIT_MAX).await);
+        }
+        let mut payload = self.stage(ctx, &batch.ops)?;
+        let mut rest = data;
+        for room in payload.buffers() {
+            let (mine, others) = rest
+                .split_at_checked(room.len())
+                .ok_or_else(|| Error::new(Code::Proto, "a transaction lacks bulk data"))?;
+            room.copy_from_slice(mine);
+            rest = others;
+        }
+        ctx.shard.take_sums(batch.cont, &batch.sums, &mut payload)?;
+        payload.write().await?;
+        // Before any key is held: who holds a key must not keep others from their slots.
+        if let Some(slot) = slot {
+            slot.finish();
+        }
+        let Batch { cont, ref checks, ref ops, .. } = *batch;
+        let until = self.env.now() + PREPARE_WAIT_MAX;
+        loop {
+            ctx.shard.ready(cont, checks, ops).await?;
+            if self.is_settled_before_change(ctx, cont, checks, ops)? {
+                break;
+            }
+            let settled = self.settled_before_change(ctx, cont, checks, ops, until).await;
+            settled.map_err(|error| match error.code {
+                Code::TimedOut => Error { code: Code::TxRestart, ..error },
+                _ => error,
+            })?;
+        }
+        // From here to the log no await: what is in memory stays, and what is checked still holds
+        // when it is locked.
+        let group = self.group_of_batch(ctx, batch)?;
+        if ctx.shard.conflicts(batch.cont, &batch.checks, &batch.ops) {
+            return Err(Error::new(Code::TxRestart, "another transaction holds a key"));
+        }
+        let looked = ctx.shard.check(batch.cont, &batch.checks, &batch.ops);
+        let mut plan = match looked.and_then(|()| self.plan(ctx, batch)) {
+            Ok(plan) => plan,
+            Err(error) => {
+                // What it fails for may be gone after a crash.
+                let seen = ctx.shard.newest_seen(batch.cont, &batch.checks, &batch.ops);
+                let unsettled = ctx.streams.newest_seen(batch.cont, &batch.checks, &batch.ops);
+                ctx.shard.durable(seen).await?;
+                ctx.streams.wait_for(unsettled).await?;
+                return Err(error);
+            }
+        };
+        if plan.segments.bytes() > 0 {
+            return Err(Error::inval("a transaction over several targets cannot fetch bulk data"));
+        }
+        if !plan.after.opens.is_empty() {
+            // Whoever asks for it thought that it is all on one target, as it was a while ago.
+            return Err(Error::new(
+                Code::TxRestart,
+                "a transaction over several targets cannot open handles: open them before",
+            ));
+        }
+        self.linger(std::mem::take(&mut plan.after.linger));
+        let epoch_min = self.tick(ctx);
+        let reply = plan.encode(Epoch::ZERO);
+        let mut ops = plan.writes.unwrap_or_else(|| batch.ops.clone());
+        // Held open or not is known for sure only when the part takes effect.
+        ops.extend(plan.after.reap.iter().map(|handle| Op::PunchUnlessOpen { unit: handle.2 }));
+        ops.extend(plan.adopted.iter().map(|unit| Op::Adopt { unit: *unit }));
+        let (pool, cont, checks) = (batch.pool, batch.cont, batch.checks.clone());
+        let part = Batch { pool, cont, at: Epoch::ZERO, checks, ops, sums: Sums::NONE };
+        let lsn = ctx.shard.prepare(tx, coordinator, cont, &wire::encode(&part), payload)?;
+        let part = Batch { sums: batch.sums, ..part };
+        let order = Order::Prepare { tx, coordinator, batch: part };
+        let data = if group.is_some() { data.to_vec() } else { Vec::new() };
+        let sent = self.ship(pool, ctx, group.as_ref(), &order, data, None);
+        let is_same_log = self.leader_of(ctx, coordinator).is_ok_and(|leader| leader == self.id);
+        let step = Step { lsn, sent, after: 0 };
+        step.firm(ctx, Participant::held(is_same_log)).await?;
+        Ok((epoch_min, reply))
+    }
+
+    /// Applies or drops a prepared part, has its group do so, and lets those who waited for it go on; where the log
+    /// says so. The acknowledgement to the coordinator waits until that is written.
+    ///
+    /// Errors: `Stale` when another target leads the part's group; `Busy` when a member of it may be in doubt.
+    pub(crate) async fn decide(
+        self: &Rc<Self>,
+        pool: PoolId,
+        ctx: &Rc<TargetPool>,
+        tx: TxId,
+        unit: Unit,
+        outcome: TxOutcome,
+    ) -> Result<Step> {
+        if let TxOutcome::Committed(epoch) = outcome {
+            ctx.clock.borrow_mut().observe(epoch);
+            ctx.shard.ready_to_decide(tx).await?;
+        }
+        let group = self.led_group(ctx, unit)?;
+        tracing::debug!("target {}: part {tx:?} of unit {unit}: {outcome:?}", self.id);
+        let away = match &group {
+            Some(group) => {
+                let map = ctx.map()?;
+                let mut followers = group.followers.iter();
+                followers.find(|member| !placement::is_live(**member, &map)).copied()
+            }
+            None => None,
+        };
+        let told = Participant::told(outcome, ctx.shard.is_prepared(tx), away.is_some());
+        if let (Told::Refuse, Some(member)) = (told, away) {
+            let text = format!("target {member} may be in doubt until it has caught up");
+            return Err(Error::new(Code::Busy, text));
+        }
+        let part = match &group {
+            Some(_) => ctx.shard.prepared_batch(tx),
+            None => None,
+        };
+        let lsn = ctx.shard.decide(tx, outcome, None, &[])?;
+        let (mut sent, mut after) = (Sent::NOWHERE, 0);
+        if let (Told::Await, Some(_)) = (told, &group) {
+            after = ctx.streams.last();
+        }
+        if let Some((cont, batch)) = part {
+            let batch: Batch<'_> = wire::decode(&batch)?;
+            let (order, changed) = (Order::Decide { tx, outcome }, Some((cont, &batch.ops[..])));
+            sent = self.ship(pool, ctx, group.as_ref(), &order, Vec::new(), changed);
+        }
+        ctx.unpark();
+        if matches!(outcome, TxOutcome::Committed(_)) {
+            self.reap_orphans(pool, ctx);
+        }
+        Ok(Step { lsn, sent, after })
+    }
+}
+
+/// A unit of the group of a prepared part.
+pub(crate) fn part_unit(ctx: &TargetPool, tx: TxId) -> Option<Unit> {
+    part_units(ctx, tx).into_iter().next()
+}
+
+/// What a prepared part changes, then what it checks. Groups that had one member each may have been in one part; they need not go
+/// to the same targets.
+pub(crate) fn part_units(ctx: &TargetPool, tx: TxId) -> Vec<Unit> {
+    let Some((_, batch)) = ctx.shard.prepared_batch(tx) else { return Vec::new() };
+    let Ok(batch) = wire::decode::<Batch<'_>>(&batch) else { return Vec::new() };
+    let of_checks = batch.checks.iter().map(|check| check.unit);
+    batch.ops.iter().map(Op::unit).chain(of_checks).collect()
+}
