@@ -88,7 +88,7 @@ const MUTANTS: &[Mutant] = &[
         what: "a client has more updates in doubt than a target keeps answers",
         edits: &[Edit {
             path: "crates/client/src/in_doubt.rs",
-            from: "        if doubts.len() >= UNANSWERED_MAX {\n",
+            from: "        if doubts.len() >= self.most {\n",
             to: "        if doubts.len() >= usize::MAX {\n",
         }],
     },

@@ -25,7 +25,7 @@ use wire::event::Events;
 use wire::hello::Service;
 use wire::job::TargetJobs;
 use wire::map::{EngineInfo, PoolMap};
-use wire::request_id;
+use wire::request_id::{self, UNANSWERED_MAX};
 
 /// How long an operation may take when nobody says anything.
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(60);
@@ -47,6 +47,8 @@ pub struct ConnectOptions {
     /// Whole stripes of arrays with erasure codes are coded, and their cells put and read, by this client; false: by the leaders of
     /// their groups, as all else is (for measurements).
     pub codes_stripes: bool,
+    /// Updates of one of its lanes ([`wire::request_id`]) that may be without an answer at a time; 1 to [`UNANSWERED_MAX`].
+    pub unanswered_max: usize,
     /// Locks of this process. Clients made from clones of these options share it.
     pub locks: LockBook,
 }
@@ -60,6 +62,7 @@ impl ConnectOptions {
             timeout: Patience::from_env().map_or(TIMEOUT_DEFAULT, Patience::limit),
             tcp_only: false,
             codes_stripes: true,
+            unanswered_max: UNANSWERED_MAX,
             locks: LockBook::default(),
         }
     }
@@ -200,7 +203,9 @@ impl Client {
 
     /// What is in doubt of the updates of a lane.
     pub(crate) fn lane(&self, lane: u16) -> Rc<Window> {
-        self.0.lanes.borrow_mut().entry(lane).or_default().clone()
+        let mut lanes = self.0.lanes.borrow_mut();
+        let new = || Rc::new(Window::new(self.0.options.unanswered_max));
+        lanes.entry(lane).or_insert_with(new).clone()
     }
 
     /// The links to all targets asked for so far, by target.

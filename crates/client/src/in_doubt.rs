@@ -14,8 +14,9 @@ use std::task::{Poll, Waker};
 use wire::request_id::UNANSWERED_MAX;
 
 /// Updates of a lane, from the oldest in doubt on.
-#[derive(Default)]
 pub(crate) struct Window {
+    /// So many at most.
+    most: usize,
     /// One for each request begun since the oldest in doubt: whether it still is.
     doubts: RefCell<VecDeque<bool>>,
     /// Number of the first of them.
@@ -47,6 +48,17 @@ struct Waiter<'a> {
 }
 
 impl Window {
+    /// An empty one for so many at most; for [`UNANSWERED_MAX`], if that is less.
+    pub fn new(most: usize) -> Window {
+        let most = most.clamp(1, UNANSWERED_MAX);
+        Window {
+            most,
+            doubts: RefCell::default(),
+            first: Cell::default(),
+            waiting: RefCell::default(),
+        }
+    }
+
     /// Begins a request, as soon as it may.
     pub async fn begin(self: &Rc<Self>) -> Doubt {
         if let Some(doubt) = self.try_begin() {
@@ -69,7 +81,7 @@ impl Window {
 
     fn try_begin(self: &Rc<Self>) -> Option<Doubt> {
         let mut doubts = self.doubts.borrow_mut();
-        if doubts.len() >= UNANSWERED_MAX {
+        if doubts.len() >= self.most {
             return None;
         }
         doubts.push_back(true);
@@ -126,7 +138,7 @@ mod tests {
 
     #[test]
     fn nobody_begins_too_far_beyond_the_oldest_in_doubt() {
-        let window: Rc<Window> = Rc::default();
+        let window = Rc::new(Window::new(UNANSWERED_MAX));
         let mut cx = Context::from_waker(Waker::noop());
         let mut begin = || match pin!(window.begin()).poll(&mut cx) {
             Poll::Ready(doubt) => Some(doubt),
@@ -150,7 +162,7 @@ mod tests {
     /// Who gives up waiting takes no place with it, woken or not.
     #[test]
     fn places_go_to_those_who_still_wait() {
-        let window: Rc<Window> = Rc::default();
+        let window = Rc::new(Window::new(UNANSWERED_MAX));
         let env = env::Env::real().unwrap();
         env.block_on(async {
             let mut held: VecDeque<_> = VecDeque::new();

@@ -30,14 +30,9 @@ use wire::obj::{Cond, Op, Request, TxId, TxOutcome};
 use wire::order::Order;
 use wire::store::CatchUpStat;
 
-/// Units or keys asked for at once.
-pub(crate) const LIST_COUNT: u32 = 1024;
-/// Units whose keys are compared at the same time, and dkeys of each sent for at once. A leader has images of so many in memory
-/// for each member that catches up.
+/// Units whose keys are compared at the same time. A leader has images of so many times [`Portions::mended`] dkeys in memory for each
+/// member that catches up.
 const UNITS_AT_ONCE: usize = 16;
-const MEND_COUNT: usize = 8;
-/// Fewer where these would have more bytes, by those that have come: beside clients a leader sends little at a time, and is to answer before nobody waits for it.
-const MEND_BYTES: u64 = 1 << 20;
 /// Pauses before another try: the first, and where doubling ends.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
@@ -508,13 +503,14 @@ impl Target {
             own.filter(|(_, of)| is_theirs(of)).map(|(tx, _)| tx).collect();
         let mut after = None;
         loop {
-            let ask = MemberAsk::Answers { after, count_max: LIST_COUNT };
+            let count_max = self.portions.get().listed;
+            let ask = MemberAsk::Answers { after, count_max };
             let sent: Vec<TxId> = self.ask_member(ctx, map, leader, ask).await?;
             for tx in &sent {
                 own.remove(tx);
             }
             after = sent.last().copied();
-            if sent.len() < LIST_COUNT as usize {
+            if sent.len() < count_max as usize {
                 break;
             }
         }
@@ -572,7 +568,8 @@ impl Target {
         let mut differ: BTreeMap<Unit, u32> = BTreeMap::new();
         let mut after = None;
         while ctx.shard.holds_copies() {
-            let listed = ctx.shard.list_units(cont, after, LIST_COUNT as usize).await?;
+            let count_max = self.portions.get().listed as usize;
+            let listed = ctx.shard.list_units(cont, after, count_max).await?;
             let (units, complete) = listed;
             for (unit, epoch) in units.iter().filter(|(unit, _)| !unit.is_cell()) {
                 let is_of_leader = self.leader_of(ctx, *unit).is_ok_and(|of| of == leader)
@@ -648,7 +645,8 @@ impl Target {
         let mut all: HashMap<Vec<u8>, Epoch> = HashMap::default();
         let mut last: Option<Vec<u8>> = None;
         loop {
-            let ask = MemberAsk::Keys { cont, unit, after: last.as_deref(), count_max: LIST_COUNT };
+            let count_max = self.portions.get().listed;
+            let ask = MemberAsk::Keys { cont, unit, after: last.as_deref(), count_max };
             let page: KeyList = self.ask_member(ctx, map, target, ask).await?;
             last = page.keys.last().map(|(key, _)| key.to_vec());
             all.extend(page.keys.into_iter().map(|(key, epoch)| (key.into_vec(), epoch)));
@@ -668,8 +666,9 @@ impl Target {
         let mut all = BTreeMap::new();
         let mut last: Option<Vec<u8>> = None;
         loop {
+            let count_max = self.portions.get().listed as usize;
             let (keys, complete) =
-                ctx.shard.list_keys(cont, unit, last.as_deref(), LIST_COUNT as usize).await?;
+                ctx.shard.list_keys(cont, unit, last.as_deref(), count_max).await?;
             last = keys.last().map(|(key, _)| key.clone());
             all.extend(keys);
             if complete {
@@ -700,7 +699,7 @@ impl Target {
         differ.sort_unstable();
         let mut left = &differ[..];
         loop {
-            let (lot, later) = left.split_at(mend_count(ctx.joining.stat.get()).min(left.len()));
+            let (lot, later) = left.split_at(self.mend_count(ctx).min(left.len()));
             let dkeys = lot.iter().map(|key| serde_bytes::Bytes::new(key)).collect();
             let ask = MemberAsk::Mend { cont, unit, dkeys, with_facts: later.is_empty() };
             let is_last = self.is_last_copy(ctx, unit);
@@ -754,6 +753,14 @@ impl Target {
         }
     }
 
+    /// Keys that are asked for together, by how large those are that have come.
+    fn mend_count(&self, ctx: &TargetPool) -> usize {
+        let (stat, portions) = (ctx.joining.stat.get(), self.portions.get());
+        let of_each = stat.bytes_mended / stat.keys_mended.max(1);
+        let fit = portions.mended_bytes.checked_div(of_each);
+        fit.map_or(portions.mended, |count| (count as usize).clamp(1, portions.mended))
+    }
+
     /// Tells the control service something through any engine of the pool, its own first.
     pub(crate) async fn tell_control(&self, map: &PoolMap, request: &ControlRequest) -> Result<()> {
         let body = wire::encode(request);
@@ -779,15 +786,6 @@ impl Target {
             }
         }
         Err(last)
-    }
-}
-
-/// Keys that are asked for together, by how large those are that have come.
-fn mend_count(stat: CatchUpStat) -> usize {
-    let of_each = stat.bytes_mended / stat.keys_mended.max(1);
-    match MEND_BYTES.checked_div(of_each) {
-        Some(count) => (count as usize).clamp(1, MEND_COUNT),
-        None => MEND_COUNT,
     }
 }
 

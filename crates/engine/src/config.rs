@@ -41,6 +41,7 @@
 
 use crate::catalog_config::CatalogConfig;
 use crate::metrics_config::MetricsConfig;
+use crate::portions::Portions;
 use crate::tokens::Tokens;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -145,6 +146,9 @@ pub struct StoreConfig {
     /// Measured again when nobody works and it was so long ago, hours (default 24; 0: not by itself).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measure_every_h: Option<u32>,
+    /// How much goes into one message between targets.
+    #[serde(skip)]
+    pub portions: Portions,
 }
 
 impl StoreConfig {

@@ -10,7 +10,6 @@
 //!
 //! Objects of one copy that may have been in the page stay refused: see [`vos::PoolShard::give_up_pages`].
 
-use crate::catch_up::LIST_COUNT;
 use crate::target::{Target, TargetPool};
 use std::cell::Cell;
 use std::rc::Rc;
@@ -214,7 +213,7 @@ impl Target {
         cont: ContId,
         after: Option<Unit>,
     ) -> Result<UnitList> {
-        let count_max = LIST_COUNT;
+        let count_max = self.portions.get().listed;
         let untold_by = &ctx.joining.untold_by;
         if untold_by.get() != Some(leader) {
             let ask = MemberAsk::Units { cont, after, count_max };

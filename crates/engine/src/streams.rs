@@ -29,9 +29,6 @@ use wire::obj::{Cond, Op, ReadCheck, Request};
 use wire::order::{Order, OrderAt, Orders, OrdersDone};
 use wire::store::StreamStat;
 
-/// Most orders in one message, and most bytes of them; one is sent whatever its size.
-const MESSAGE_ORDERS_MAX: usize = 256;
-const MESSAGE_BYTES_MAX: usize = 8 << 20;
 /// Pauses before a message is sent again: the first, and where doubling ends.
 const PAUSE_MIN: Duration = Duration::from_millis(2);
 const PAUSE_MAX: Duration = Duration::from_millis(200);
@@ -486,15 +483,15 @@ impl Target {
         member: TargetId,
         stream: &Stream,
     ) -> Result<usize> {
-        let mut bytes = 0;
+        let (mut bytes, portions) = (0, self.portions.get());
         let next: Vec<Next> = {
             let queue = stream.queue.borrow();
             let fits = |queued: &&Queued| {
                 let is_first = bytes == 0;
                 bytes += queued.bytes();
-                is_first || bytes <= MESSAGE_BYTES_MAX
+                is_first || bytes <= portions.order_bytes
             };
-            let next = queue.iter().take(MESSAGE_ORDERS_MAX).take_while(fits);
+            let next = queue.iter().take(portions.orders).take_while(fits);
             next.map(|queued| (queued.number, queued.order.clone(), queued.bulk.clone())).collect()
         };
         let map = ctx.map()?;

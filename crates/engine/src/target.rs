@@ -25,6 +25,7 @@ use crate::locks::Locks;
 use crate::map_changes::MapChanges;
 use crate::opens::{Handle, Opens};
 use crate::peers::Peers;
+use crate::portions::Portions;
 use crate::scrub::Scrubber;
 use crate::session::Session;
 use crate::streams::Streams;
@@ -287,6 +288,7 @@ pub struct Target {
     pub(crate) measures: Cell<Option<Measures>>,
     /// Who keeps what happens.
     pub(crate) events: Teller,
+    pub(crate) portions: Cell<Portions>,
 }
 
 impl Target {
@@ -361,6 +363,7 @@ impl Target {
             is_measuring: Cell::new(false),
             measures,
             events,
+            portions: Cell::default(),
             env,
         });
         target.clone().resume();

@@ -5,6 +5,7 @@ use crate::cores;
 use crate::decay::Habit;
 use crate::events::Teller;
 use crate::give_way::Lines;
+use crate::portions::Portions;
 use crate::process::{Inbox, Order};
 use crate::target::Target;
 use env::Env;
@@ -72,6 +73,7 @@ impl Starter {
             signs: self.signs.clone(),
             cores: config.targets[number].cores.clone(),
             habit: config.measure_habit(),
+            portions: config.store.portions,
         };
         match self.in_threads {
             true => {
@@ -97,6 +99,7 @@ struct TargetStart {
     cores: Vec<usize>,
     /// How it measures its devices by itself.
     habit: Option<Habit>,
+    portions: Portions,
 }
 
 type Opened = oneshot::Sender<Result<()>>;
@@ -171,6 +174,7 @@ impl TargetStart {
                 return;
             }
         };
+        target.portions.set(self.portions);
         let _ = opened.send(Ok(()));
         if let Some(habit) = self.habit {
             let watched = std::rc::Rc::downgrade(&target);
