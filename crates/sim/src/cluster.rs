@@ -79,6 +79,11 @@ impl Cluster {
         &self.world
     }
 
+    /// Its shape.
+    pub fn spec(&self) -> &ClusterSpec {
+        &self.spec
+    }
+
     /// Name of an engine's node.
     pub fn engine_name(at: usize) -> String {
         format!("e{at}")

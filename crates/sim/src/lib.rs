@@ -6,7 +6,7 @@
 //!
 //! [`swarm`] draws a whole run from a seed: a cluster, its settings, faults, and clients whose calls are
 //! noted in a [`history`]. [`linearizable`] and [`serializable`] say whether a history is one
-//! that one copy of the data could have given; [`members`] and [`parity`], whether what targets hold fits together.
+//! that one copy of the data could have given; [`members`], [`parity`] and [`stores`], whether what targets hold fits together.
 
 mod cluster;
 pub mod history;
@@ -18,6 +18,7 @@ pub mod pages;
 pub mod parity;
 pub mod register;
 pub mod serializable;
+pub mod stores;
 pub mod swarm;
 
 pub use cluster::{Cluster, ClusterSpec};

@@ -152,6 +152,16 @@ pub(crate) async fn make_container(
     durability: Durability,
     layout: ContLayout,
 ) -> Result<Container> {
+    let props = ContProps { layout, ..ContProps::default() };
+    make_container_with(client, durability, props).await
+}
+
+/// The same with these properties of the container.
+pub(crate) async fn make_container_with(
+    client: &Client,
+    durability: Durability,
+    props: ContProps,
+) -> Result<Container> {
     let request = ControlRequest::PoolCreate {
         placement: types::PlacementRule::default(),
         label: "p".into(),
@@ -162,7 +172,6 @@ pub(crate) async fn make_container(
     };
     client.pool_create(request).await?;
     let pool = client.pool_open(&Name::Label("p".into()), OpenMode::ReadWrite).await?;
-    let props = ContProps { layout, ..ContProps::default() };
     pool.cont_create("c", Uuid::nil(), props, BTreeMap::new()).await?;
     pool.cont_open(&Name::Label("c".into()), OpenMode::ReadWrite).await
 }

@@ -3,13 +3,15 @@
 //! `AZEKURA_SWARM_SEEDS` is the number of seeds, `AZEKURA_SWARM_SEED` one of them, of which everything is
 //! told, also what engines say with `RUST_LOG`; `AZEKURA_SWARM_FAULTS` (names with commas) leaves out all other kinds of faults.
 
-use sim::swarm::{Fault, Report, Settings, run};
+use sim::swarm::{FAULTS, FURTHER_FAULTS, Fault, Report, Settings, run};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const SEED_COUNT: u64 = 200;
 /// For so many other seeds there is one whose arrays have erasure codes: these take longer.
 const CODED_SHARE: u64 = 8;
+/// The same of seeds in which clients work on names in a file system.
+const NAMED_SHARE: u64 = 10;
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|text| text.parse().ok())
@@ -30,7 +32,11 @@ fn settings_of(draw: Draw, seed: u64) -> Settings {
 /// What a failing seed says.
 fn told(settings: &Settings, what: &str) -> String {
     let seed = settings.seed;
-    let filter = if settings.files.is_some() { "coded" } else { "trouble" };
+    let filter = match settings {
+        Settings { files: Some(_), .. } => "coded",
+        Settings { has_names: true, .. } => "names",
+        _ => "trouble",
+    };
     format!(
         "seed {seed}: {what}\n{settings:?}\nTo repeat it: AZEKURA_SWARM_SEED={seed} cargo test -p sim \
          --test swarm {filter} -- --nocapture\n"
@@ -84,9 +90,34 @@ fn run_seeds(draw: Draw, count: u64) -> Vec<Report> {
     reports.into_inner().unwrap()
 }
 
+/// A kind of trouble that no seed has shows nothing. Asked only of all seeds, with all kinds.
+fn demand_all_kinds(reports: &[Report]) {
+    if reports.len() < SEED_COUNT as usize || std::env::var_os("AZEKURA_SWARM_FAULTS").is_some() {
+        return;
+    }
+    let sum = |of: &dyn Fn(&Report) -> u64| reports.iter().map(of).sum::<u64>();
+    for fault in FAULTS.into_iter().chain(FURTHER_FAULTS) {
+        let times = sum(&|report| u64::from(report.faults.get(&fault).copied().unwrap_or(0)));
+        assert!(times > 0, "{fault:?} never happened");
+    }
+    let rare = [
+        ("cuts between engines", sum(&|report| report.engine_cuts.into())),
+        ("engines that stood still", sum(&|report| report.still.0.into())),
+        ("clients that stood still", sum(&|report| report.still.1.into())),
+        ("exchanged disks", sum(&|report| report.wiped)),
+        ("blocks with flipped bits", sum(&|report| report.decayed[0])),
+        ("blocks that got what was for another", sum(&|report| report.decayed[1])),
+        ("blocks that cannot be read", sum(&|report| report.decayed[2])),
+    ];
+    for (what, times) in rare {
+        assert!(times > 0, "{what}: none in {} seeds", reports.len());
+    }
+}
+
 #[test]
 fn a_cluster_in_trouble_answers_as_one_copy_would() {
-    run_seeds(Settings::draw, number("AZEKURA_SWARM_SEEDS").unwrap_or(SEED_COUNT));
+    let reports = run_seeds(Settings::draw, number("AZEKURA_SWARM_SEEDS").unwrap_or(SEED_COUNT));
+    demand_all_kinds(&reports);
 }
 
 /// Arrays with erasure codes: whatever dies between cells, parity and the name of a stripe, blocks are what they were told to be, also
@@ -97,4 +128,33 @@ fn coded_arrays_answer_as_one_copy_would() {
     let reports = run_seeds(Settings::draw_coded, count.unwrap_or(SEED_COUNT / CODED_SHARE));
     let stripes: u64 = reports.iter().map(|report| report.stripes).sum();
     assert!(stripes >= reports.len() as u64, "of {} seeds {stripes} stripes", reports.len());
+}
+
+/// Names of files and directories, through the file system: what every client is told fits one tree, also when engines die in the midst of a
+/// rename from one target to another.
+#[test]
+fn names_are_those_of_one_tree() {
+    let count = number("AZEKURA_SWARM_SEEDS").map(|all| all / NAMED_SHARE);
+    let reports = run_seeds(Settings::draw_named, count.unwrap_or(SEED_COUNT / NAMED_SHARE));
+    let undecided: usize = reports.iter().map(|report| report.undecided).sum();
+    assert!(undecided * 10 <= reports.len(), "of {} seeds {undecided} undecided", reports.len());
+}
+
+/// What a seed does it does again, whoever stands still or loses what.
+#[test]
+fn runs_repeat() {
+    if number("AZEKURA_SWARM_SEED").is_some() {
+        return;
+    }
+    let draws: [(Draw, u64); 3] =
+        [(Settings::draw, 5), (Settings::draw_coded, 1), (Settings::draw_named, 1)];
+    for (draw, seed) in draws {
+        let mut settings = settings_of(draw, seed);
+        for fault in [Fault::Pause, Fault::Drift, Fault::Damage, Fault::Wipe] {
+            settings.faults.push(fault);
+        }
+        settings.calls = 15;
+        let once = || caught(&settings).unwrap_or_else(|what| panic!("{}", told(&settings, &what)));
+        assert_eq!(once(), once(), "seed {seed}");
+    }
 }

@@ -1,6 +1,6 @@
 //! What the clients do: single calls on shared keys, transactions over shared accounts.
 
-use super::run::Run;
+use super::run::{Run, client_name};
 use crate::cluster::Cluster;
 use crate::history::CallId;
 use crate::members;
@@ -10,6 +10,7 @@ use client::{Anchor, Client, Container, KvObj, Tx};
 use env::Env;
 use futures_util::future::{join, join_all};
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 use std::time::Duration;
 use transport::SimNet;
 use types::{Code, Durability, Error, ObjType, Oid, Result, TargetId};
@@ -73,15 +74,15 @@ fn value_of(bytes: &[u8]) -> Result<u64> {
 }
 
 /// One client at work.
-pub(super) struct Worker<'a> {
-    pub(super) run: &'a Run,
+pub(super) struct Worker {
+    pub(super) run: Rc<Run>,
     pub(super) number: u32,
     pub(super) env: Env,
     pub(super) cont: Container,
 }
 
-impl<'a> Worker<'a> {
-    pub fn new(run: &'a Run, number: u32, cont: Container) -> Worker<'a> {
+impl Worker {
+    pub fn new(run: Rc<Run>, number: u32, cont: Container) -> Worker {
         let env = cont.client().env().clone();
         Worker { run, number, env, cont }
     }
@@ -103,6 +104,9 @@ impl<'a> Worker<'a> {
 
     /// Does its calls.
     pub async fn work(&self) -> Result<()> {
+        if self.run.settings.has_names {
+            return self.work_on_names().await;
+        }
         for call in 0..self.run.settings.calls {
             if self.number == 0 && call == self.run.settings.calls / 3 {
                 self.burst().await?;
@@ -118,10 +122,15 @@ impl<'a> Worker<'a> {
                     _ => self.balance().await?,
                 }
             }
-            let pause = self.run.settings.pause_max.as_nanos() as u64;
-            self.env.sleep(Duration::from_nanos(self.below(pause + 1))).await;
+            self.rest().await;
         }
         Ok(())
+    }
+
+    /// Pauses between two calls.
+    pub(super) async fn rest(&self) {
+        let pause = self.run.settings.pause_max.as_nanos() as u64;
+        self.env.sleep(Duration::from_nanos(self.below(pause + 1))).await;
     }
 
     /// Makes many keys at once, each of which can be made once, while connections break.
@@ -139,7 +148,7 @@ impl<'a> Worker<'a> {
                 self.env.sleep(Duration::from_micros(self.below(6_000))).await;
                 for engine in 0..self.run.settings.engines {
                     let name = Cluster::engine_name(engine);
-                    net.break_connections(&format!("c{}", self.number), &name);
+                    net.break_connections(&client_name(self.number), &name);
                 }
             }
         };

@@ -1,6 +1,6 @@
 //! Trouble: tracks on which one fault follows another, each undone before the next.
 
-use super::run::Run;
+use super::run::{Run, client_name};
 use super::settings::Fault;
 use crate::Cluster;
 use env::{DiskFaults, Env};
@@ -14,6 +14,10 @@ const START_TIME_MAX: Duration = Duration::from_secs(20);
 const FAILED_TIME: Duration = Duration::from_secs(1);
 /// How far a clock jumps: two seconds either way.
 const CLOCK_OFF_NS_MAX: i64 = 2_000_000_000;
+/// How much a clock gains or loses at most, millionths: it is twice as fast, or stands still.
+const CLOCK_GAIN_PPM_MAX: i64 = 1_000_000;
+/// For how long.
+const DRIFT_TIME_MAX: Duration = Duration::from_secs(2);
 
 impl Run {
     /// Makes trouble until its time is over or the work is done.
@@ -34,7 +38,7 @@ impl Run {
         join_all((0..self.settings.tracks).map(track)).await;
     }
 
-    async fn pause(&self, env: &Env, most: Duration) {
+    pub(super) async fn pause(&self, env: &Env, most: Duration) {
         env.sleep(Duration::from_nanos(env.random_u64() % (most.as_nanos() as u64 + 1))).await;
     }
 
@@ -56,25 +60,24 @@ impl Run {
                 self.outage(env, 0, Duration::ZERO, Duration::from_secs(8)).await;
             }
             Fault::Cut => {
-                let (a, b) = (Cluster::engine_name(engine), self.other_node(env, engine));
+                let (a, b) = (Cluster::engine_name(engine), self.node_to_cut(env, engine));
                 net.cut(&a, &b);
-                self.pause(env, Duration::from_millis(400)).await;
+                self.pause(env, self.settings.cut_max).await;
                 net.heal(&a, &b);
             }
             Fault::KillAtSync => self.kill_at_sync(env, engine).await,
             Fault::OneWayCut => {
-                let (a, b) = (Cluster::engine_name(engine), self.other_node(env, engine));
+                let (a, b) = (Cluster::engine_name(engine), self.node_to_cut(env, engine));
                 match env.random_u64() % 2 {
                     0 => net.cut_one_way(&a, &b),
                     _ => net.cut_one_way(&b, &a),
                 }
-                self.pause(env, Duration::from_millis(400)).await;
+                self.pause(env, self.settings.cut_max).await;
                 net.heal(&a, &b);
             }
             Fault::Late => {
                 for _ in 0..60 {
-                    let client =
-                        format!("c{}", env.random_u64() % u64::from(self.settings.clients));
+                    let client = self.any_client(env);
                     let engine = env.random_u64() as usize % self.settings.engines;
                     let later = Duration::from_micros(env.random_u64() % 40_000);
                     net.abandon_connections(&client, &Cluster::engine_name(engine), later);
@@ -91,6 +94,18 @@ impl Run {
                 world.set_wall_off(&Cluster::engine_name(engine), off_ns);
                 self.pause(env, Duration::from_millis(100)).await;
             }
+            Fault::Drift => {
+                let name = Cluster::engine_name(engine);
+                world.set_wall_gain(&name, env.random_u64() as i64 % CLOCK_GAIN_PPM_MAX);
+                self.pause(env, DRIFT_TIME_MAX).await;
+                world.set_wall_gain(&name, 0);
+            }
+            Fault::Pause => match env.random_u64() % 4 {
+                0 => self.still_client(env).await,
+                _ => self.still_engine(env, engine).await,
+            },
+            Fault::Wipe => self.wipe(env, engine).await,
+            Fault::Damage => self.damage(env, engine).await,
             Fault::FullDisk => {
                 let disk = world.disk(&Cluster::engine_name(engine));
                 let room = env.random_u64() % (1 << 20);
@@ -130,7 +145,59 @@ impl Run {
         if at < engines && at as usize != engine {
             return Cluster::engine_name(at as usize);
         }
-        format!("c{}", at % clients)
+        client_name((at % clients) as u32)
+    }
+
+    /// The same; notes when it is an engine.
+    fn node_to_cut(&self, env: &Env, engine: usize) -> String {
+        let node = self.other_node(env, engine);
+        let is_engine = (0..self.settings.engines).any(|at| Cluster::engine_name(at) == node);
+        self.engine_cuts.set(self.engine_cuts.get() + u32::from(is_engine));
+        node
+    }
+
+    fn any_client(&self, env: &Env) -> String {
+        client_name((env.random_u64() % u64::from(self.settings.clients)) as u32)
+    }
+
+    /// How long somebody stands still: each length is as likely as one of half of it.
+    fn still_time(&self, env: &Env) -> Duration {
+        let longest = self.settings.still_max / (1 << (env.random_u64() % 6));
+        longest / 2 + longest / 2 * (env.random_u64() % 1000) as u32 / 1000
+    }
+
+    /// A client stands still, as under `SIGSTOP`.
+    async fn still_client(&self, env: &Env) {
+        let (world, name) = (self.cluster.world(), self.any_client(env));
+        if !self.still_clients.borrow_mut().insert(name.clone()) {
+            return;
+        }
+        self.note(|| format!("{name} stands still"));
+        self.still.set((self.still.get().0, self.still.get().1 + 1));
+        world.pause(&name);
+        env.sleep(self.still_time(env)).await;
+        world.resume(&name);
+        self.note(|| format!("{name} goes on"));
+        self.still_clients.borrow_mut().remove(&name);
+    }
+
+    /// An engine stands still; sometimes it is killed before it goes on.
+    async fn still_engine(&self, env: &Env, engine: usize) {
+        if !self.down.borrow_mut().insert(engine) {
+            return;
+        }
+        let (world, name) = (self.cluster.world(), Cluster::engine_name(engine));
+        self.still.set((self.still.get().0 + 1, self.still.get().1));
+        world.pause(&name);
+        env.sleep(self.still_time(env)).await;
+        if env.random_u64().is_multiple_of(8) {
+            self.kill(engine);
+            self.start(env, engine).await;
+        } else {
+            world.resume(&name);
+            self.note(|| format!("e{engine} goes on"));
+        }
+        self.down.borrow_mut().remove(&engine);
     }
 
     async fn outage(&self, env: &Env, engine: usize, least: Duration, longest: Duration) {

@@ -72,7 +72,7 @@ fn value_of(bytes: &[u8]) -> Result<Option<u64>> {
     Ok((value != 0).then_some(value))
 }
 
-impl Worker<'_> {
+impl Worker {
     fn file(&self, files: &Files, number: u64) -> Result<ArrayObj> {
         let class = files.class.parse()?;
         let oid = self.cont.generate_oid(ObjType::ArrayByte, class, 0, FIRST_OBJECT + number)?;

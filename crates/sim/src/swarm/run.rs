@@ -1,16 +1,22 @@
 //! One run, from its seed to the judgement.
 
 use super::clients::{Place, Worker, open};
+use super::names::{NameAnswer, NameCall, Names, Tree};
 use super::settings::{Fault, Settings};
 use crate::cluster::{Cluster, ClusterSpec};
 use crate::history::{Call, History, Moment, Moments};
 use crate::linearizable::{self, Crash, Verdict};
 use crate::register::{Asked, Register, Said};
 use crate::serializable::{self, Transaction};
+use crate::stores;
+use client::Container;
 use env::Env;
+use futures_channel::oneshot;
 use futures_util::future::{join, join_all};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
+use std::rc::Rc;
 use std::time::Duration;
 use transport::SimNet;
 use types::{Code, ContLayout, Durability, Error, Result};
@@ -33,6 +39,14 @@ pub struct Report {
     pub undecided: usize,
     /// Stripes whose parity was compared with their data in the end.
     pub stripes: u64,
+    /// Engines whose disks were exchanged for empty ones.
+    pub wiped: u64,
+    /// Blocks that decayed: of which bits flipped, that got what was for another, that cannot be read.
+    pub decayed: [u64; 3],
+    /// Cuts between two engines.
+    pub engine_cuts: u32,
+    /// Engines that stood still, and clients.
+    pub still: (u32, u32),
     /// Faults that happened, by kind.
     pub faults: BTreeMap<Fault, u32>,
     /// Virtual time it took.
@@ -48,14 +62,23 @@ pub(super) struct Run {
     pub accounts: RefCell<BTreeMap<u64, u64>>,
     /// Engines that are not up.
     pub down: RefCell<BTreeSet<usize>>,
+    /// Nodes of clients that stand still.
+    pub still_clients: RefCell<BTreeSet<String>>,
     /// Kills, and when they were.
     pub crashes: RefCell<Vec<(Moment, Duration)>>,
     pub is_done: Cell<bool>,
     pub happened: RefCell<BTreeMap<Fault, u32>>,
     histories: RefCell<BTreeMap<Place, History<Asked, Said>>>,
+    names: History<NameCall, NameAnswer>,
     transactions: RefCell<Vec<Transaction>>,
     value_last: Cell<u64>,
     stripes: Cell<u64>,
+    /// Somebody has lost something that is not whole again.
+    pub is_losing: Cell<bool>,
+    pub wiped: Cell<u64>,
+    pub decayed: RefCell<[u64; 3]>,
+    pub engine_cuts: Cell<u32>,
+    pub still: Cell<(u32, u32)>,
     /// Moments by virtual time, for what a `relaxed` pool must keep.
     ticks: RefCell<Vec<(Duration, Moment)>>,
     tells: bool,
@@ -67,12 +90,15 @@ pub fn run(settings: &Settings, tells: bool) -> std::result::Result<Report, Stri
         ClusterSpec { seed: settings.seed, engines: settings.engines, targets: settings.targets };
     let cluster = Cluster::start_healing(spec, settings.store.clone(), settings.rebuild_after_s)
         .map_err(|error| format!("starting the cluster: {error}"))?;
-    let run = Run {
+    let moments = Moments::default();
+    let run = Rc::new(Run {
         settings: settings.clone(),
         cluster,
-        moments: Moments::default(),
+        names: History::new(moments.clone()),
+        moments,
         accounts: RefCell::default(),
         down: RefCell::default(),
+        still_clients: RefCell::default(),
         crashes: RefCell::default(),
         is_done: Cell::new(false),
         happened: RefCell::default(),
@@ -80,11 +106,24 @@ pub fn run(settings: &Settings, tells: bool) -> std::result::Result<Report, Stri
         transactions: RefCell::default(),
         value_last: Cell::new(0),
         stripes: Cell::new(0),
+        is_losing: Cell::new(false),
+        wiped: Cell::new(0),
+        decayed: RefCell::default(),
+        engine_cuts: Cell::new(0),
+        still: Cell::default(),
         ticks: RefCell::default(),
         tells,
-    };
-    run.cluster.block_on(run.whole())?;
+    });
+    let outcome = run.cluster.block_on(run.whole());
+    // Their tasks know of the run, which has the world that has the tasks.
+    (0..settings.clients).for_each(|number| run.cluster.world().kill(&client_name(number)));
+    outcome?;
     run.judge()
+}
+
+/// The node of a client.
+pub(super) fn client_name(number: u32) -> String {
+    format!("c{number}")
 }
 
 impl Run {
@@ -106,6 +145,11 @@ impl Run {
     pub fn history(&self, place: Place) -> History<Asked, Said> {
         let mut histories = self.histories.borrow_mut();
         histories.entry(place).or_insert_with(|| History::new(self.moments.clone())).clone()
+    }
+
+    /// The history of all names.
+    pub fn names(&self) -> &History<NameCall, NameAnswer> {
+        &self.names
     }
 
     /// Notes that so many stripes were compared.
@@ -131,27 +175,44 @@ impl Run {
                 self.note(|| format!("no answer: {error}"));
                 Ok(())
             }
+            // What is damaged, or cannot be read, is refused while nobody else can be asked.
+            Code::Csum | Code::Io if self.settings.faults.contains(&Fault::Damage) => {
+                self.note(|| format!("no answer: {error}"));
+                Ok(())
+            }
             _ => Err(error),
         }
     }
 
     /// Work with trouble, then peace.
-    async fn whole(&self) -> std::result::Result<(), String> {
+    async fn whole(self: &Rc<Run>) -> std::result::Result<(), String> {
         let text = |what: &str| {
             let what = what.to_string();
             move |error: Error| format!("{what}: {error}")
         };
         let setup = self.cluster.client("setup");
         let durability = self.settings.durability;
-        let cont = self.cluster.container(&setup, durability, ContLayout::Plain).await;
-        let maker = Worker::new(self, u32::MAX, cont.map_err(text("making a container"))?);
+        let cont = match self.settings.has_names {
+            true => match self.make_tree(&setup).await {
+                Ok(()) => open(&setup).await,
+                Err(error) => Err(error),
+            },
+            false => self.cluster.container(&setup, durability, ContLayout::Plain).await,
+        };
+        let maker = Worker::new(self.clone(), u32::MAX, cont.map_err(text("making a container"))?);
+        let limit = self.settings.bulk_limit;
+        let limits = ["ioc_max_writers", "ioc_max_readers"];
+        let limits = limits.map(|name| (name.to_string(), limit.to_string()));
+        let set = maker.cont.pool().set_props(limits.into()).await;
+        set.map_err(text("setting limits"))?;
         for at in 0..self.settings.accounts {
             maker.open_account(at).await.map_err(text("opening an account"))?;
         }
         let mut clients = Vec::new();
         for number in 0..self.settings.clients {
-            let client = self.cluster.client_with(&format!("c{number}"), |options| {
+            let client = self.cluster.client_with(&client_name(number), |options| {
                 options.timeout = self.settings.patience;
+                options.unanswered_max = self.settings.unanswered_max;
                 // Leaders code what the others write.
                 options.codes_stripes = number % 2 == 0;
             });
@@ -159,14 +220,24 @@ impl Run {
         }
         let net = SimNet::of(self.cluster.world());
         net.set_delay(Duration::from_micros(5), self.settings.delay_max);
+        net.set_flight_bytes_max(self.settings.flight_bytes_max);
         let env = self.cluster.world().node("judge");
         let deadline = Cell::new(Duration::MAX);
         let work = async {
-            let outcomes = join_all(clients.into_iter().map(async |(number, cont)| {
-                Worker::new(self, number, cont).work().await.map_err(|error| (number, error))
-            }));
-            for outcome in outcomes.await {
-                outcome.map_err(|(number, error)| format!("client {number}: {error}"))?;
+            // Each on its own node, which may stand still.
+            let begin = |(number, cont): (u32, Container)| {
+                let (told, outcome) = oneshot::channel();
+                let env = cont.client().env().clone();
+                let worker = Worker::new(self.clone(), number, cont);
+                env.spawn(async move {
+                    // Nobody waits for it any more when the run has failed.
+                    let _ = told.send(worker.work().await);
+                });
+                async move { (number, outcome.await) }
+            };
+            for (number, outcome) in join_all(clients.into_iter().map(begin)).await {
+                let outcome = outcome.map_err(|_| format!("client {number} is gone"))?;
+                outcome.map_err(|error| format!("client {number}: {error}"))?;
             }
             self.is_done.set(true);
             Ok::<(), String>(())
@@ -193,17 +264,38 @@ impl Run {
             if let Some(files) = &self.settings.files {
                 maker.lose_members(files).await?;
             }
+            if self.settings.has_names {
+                maker.look_at_names().await?;
+            }
             Ok::<(), Error>(())
         };
         deadline.set(env.now() + PEACE_TIME_MAX);
         let looked = watch(&env, &deadline, self, last).await;
         looked.ok_or("in peace, a key gives no answer")?.map_err(text("in peace"))?;
-        if let Some(files) = &self.settings.files {
-            let compared = maker.compare_cells(files).await.map_err(text("comparing cells"))?;
-            return compared.map_or(Ok(()), Err);
+        self.demand_mended(&env, &setup).await.map_err(text("in peace"))?;
+        let compared = match &self.settings.files {
+            Some(files) => maker.compare_cells(files).await.map_err(text("comparing cells"))?,
+            None if self.settings.has_names => {
+                maker.compare_names().await.map_err(text("comparing names"))?
+            }
+            None => maker.compare_members().await.map_err(text("comparing members"))?,
+        };
+        compared.map_or(Ok(()), Err)?;
+        if self.settings.checks_stores() {
+            let checked = self.check_stores().await.map_err(text("checking the stores"))?;
+            checked.map_or(Ok(()), Err)?;
         }
-        let compared = maker.compare_members().await.map_err(text("comparing members"))?;
-        compared.map_or(Ok(()), Err)
+        Ok(())
+    }
+
+    /// Stops all engines, of some runs in good order, and has their stores looked at; says what is wrong.
+    async fn check_stores(&self) -> Result<Option<String>> {
+        let engines = self.settings.engines;
+        for at in (0..engines).filter(|_| self.settings.seed.is_multiple_of(2)) {
+            self.cluster.stop_engine(at).await?;
+        }
+        (0..engines).for_each(|at| self.cluster.kill_engine(at));
+        stores::damage(&self.cluster).await
     }
 
     /// The last moment before a time.
@@ -238,6 +330,10 @@ impl Run {
             transactions: 0,
             undecided: 0,
             stripes: self.stripes.get(),
+            wiped: self.wiped.get(),
+            decayed: *self.decayed.borrow(),
+            engine_cuts: self.engine_cuts.get(),
+            still: self.still.get(),
             faults: self.happened.borrow().clone(),
             took: self.cluster.world().now(),
         };
@@ -265,6 +361,17 @@ impl Run {
                         tell(&calls, &order, &missing, &crashes)
                     ));
                 }
+            }
+        }
+        let calls = self.names.calls();
+        report.calls.0 += calls.len();
+        report.calls.1 += calls.iter().filter(|call| call.returned.is_none()).count();
+        match linearizable::check(&Tree, Names::new(), &calls, &[]) {
+            Verdict::Linearizable => {}
+            Verdict::Undecided => report.undecided += 1,
+            Verdict::Violation(order, missing) => {
+                let told = tell(&calls, &order, &missing, &[]);
+                return Err(format!("no order of the calls explains the answers.\n{told}"));
             }
         }
         let transactions = self.transactions.borrow();
@@ -296,8 +403,13 @@ async fn watch<F: Future>(
     }
 }
 
-/// A key's history, for people.
-fn tell(calls: &[Call<Asked, Said>], order: &[usize], missing: &str, crashes: &[Crash]) -> String {
+/// A history, for people.
+fn tell<Op: Debug, Ret: Debug>(
+    calls: &[Call<Op, Ret>],
+    order: &[usize],
+    missing: &str,
+    crashes: &[Crash],
+) -> String {
     let mut lines = Vec::new();
     for (at, call) in calls.iter().enumerate() {
         let (end, said) = match &call.returned {

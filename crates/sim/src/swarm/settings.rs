@@ -1,11 +1,14 @@
 //! What a seed draws: shape of the cluster, settings, kinds of faults, amount of work.
 
 use super::files::Files;
-use engine::StoreConfig;
-use engine::config::Bytes;
+use engine::{Bytes, Portions, StoreConfig};
 use env::Rng;
 use std::time::Duration;
 use types::Durability;
+use wire::request_id::UNANSWERED_MAX;
+
+/// Who stands still for so long is not called down: until then nobody leads in its place.
+const STILL_TIME_MAX: Duration = Duration::from_millis(2_500);
 
 /// A kind of trouble.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,7 +42,20 @@ pub enum Fault {
     DiskError,
     /// An engine is away for so long that others lead in its place.
     Absence,
+    /// The wall clock of an engine runs too fast or too slow for a while, and is wrong from then on.
+    Drift,
+    /// An engine comes back with empty disks in place of its own; of pools with copies, while nobody else lacks anything.
+    Wipe,
+    /// Some sectors of an engine's disks are not what was written, or cannot be read; of pools with copies, while nobody else lacks
+    /// anything.
+    Damage,
+    /// The processes of an engine or of a client stand still for a while, as under `SIGSTOP`; then they go on with what they knew.
+    Pause,
 }
+
+/// Those that not all clusters can bear; each says which.
+pub const FURTHER_FAULTS: [Fault; 5] =
+    [Fault::Absence, Fault::Drift, Fault::Wipe, Fault::Damage, Fault::Pause];
 
 /// All kinds, in the order in which a seed asks for them.
 pub const FAULTS: [Fault; 13] = [
@@ -95,6 +111,8 @@ pub struct Settings {
     pub class_alone: &'static str,
     /// Arrays with an erasure code, which clients use instead of all else.
     pub files: Option<Files>,
+    /// Clients work on names in a file system, and on nothing else.
+    pub has_names: bool,
     /// What may happen.
     pub faults: Vec<Fault>,
     /// Faults at the same time.
@@ -103,6 +121,16 @@ pub struct Settings {
     pub calm_max: Duration,
     /// How long faults go on.
     pub trouble: Duration,
+    /// Longest time that somebody stands still.
+    pub still_max: Duration,
+    /// Longest time for which nothing passes between two nodes.
+    pub cut_max: Duration,
+    /// Transfers that a pool has at work at a target, in either direction.
+    pub bulk_limit: &'static str,
+    /// Updates that a client has without an answer in a lane, at most.
+    pub unanswered_max: usize,
+    /// Data on its way in one direction of a connection, at most, bytes.
+    pub flight_bytes_max: usize,
     /// When others stand in for a target that is down, seconds; `None`: never.
     pub rebuild_after_s: Option<u32>,
 }
@@ -145,10 +173,16 @@ impl Settings {
             class: pick(&rng, &["SX", "S1"]),
             class_alone: "S1",
             files: None,
+            has_names: false,
             faults: Vec::new(),
             tracks: 1 + rng.below(2) as usize,
             calm_max: millis(&rng, &[5, 30, 200]),
             trouble: millis(&rng, &[200, 1_000, 4_000]),
+            still_max: STILL_TIME_MAX,
+            cut_max: Duration::from_millis(400),
+            bulk_limit: "off",
+            unanswered_max: UNANSWERED_MAX,
+            flight_bytes_max: 256 << 10,
             rebuild_after_s: None,
         };
         // A few kinds at a time find more than all of them always.
@@ -165,7 +199,61 @@ impl Settings {
             6 => settings.come_again_and_again(),
             _ => {}
         }
+        if !matches!(seed % 8, 3 | 6) {
+            settings.add_faults(seed);
+            settings.narrow(seed);
+        }
         settings
+    }
+
+    /// Makes windows and portions small that are usually never full: drawn apart, too.
+    fn narrow(&mut self, seed: u64) {
+        let rng = Rng::new(types::hash::mix2(seed, 0x5_4a11));
+        // Most often as usual.
+        let small = |choices: &[usize], usual: usize| match rng.below(3) {
+            0 => pick(&rng, choices),
+            _ => usual,
+        };
+        let usual = Portions::default();
+        self.unanswered_max = small(&[1, 2, 5], UNANSWERED_MAX);
+        self.flight_bytes_max = small(&[2_000, 20_000, 100_000], self.flight_bytes_max);
+        self.store.portions = Portions {
+            orders: small(&[1, 2, 5], usual.orders),
+            order_bytes: small(&[1, 5_000, 100_000], usual.order_bytes),
+            listed: small(&[1, 2, 5], usual.listed as usize) as u32,
+            mended: small(&[1, 2], usual.mended),
+            mended_bytes: small(&[1, 5_000], usual.mended_bytes as usize) as u64,
+        };
+        if rng.below(3) == 0 {
+            self.bulk_limit = pick(&rng, &["1", "2", "auto"]);
+        }
+    }
+
+    /// Faults that seeds have in addition to those of [`FAULTS`]: drawn apart, so that all else of a seed is what it was without them.
+    fn add_faults(&mut self, seed: u64) {
+        let rng = Rng::new(types::hash::mix2(seed, 0xadd_fa17));
+        for fault in [Fault::Drift, Fault::Pause] {
+            if rng.below(3) == 0 && !self.faults.contains(&fault) {
+                self.faults.push(fault);
+            }
+        }
+        let has_copies = self.class_alone != "S1";
+        for fault in [Fault::Wipe, Fault::Damage] {
+            // Of what is being written when an engine of another pool dies, only its own disk may have it.
+            if rng.below(3) == 0 && has_copies && self.durability == Durability::Wal {
+                self.faults.push(fault);
+                // Somebody has to be away for a while, and back.
+                self.trouble = self.trouble.max(Duration::from_secs(20));
+                self.pause_max = self.pause_max.max(Duration::from_millis(300));
+            }
+        }
+        for longest in [&mut self.still_max, &mut self.cut_max] {
+            if rng.below(3) == 0 && has_copies {
+                *longest = Duration::from_secs(12);
+                self.trouble = self.trouble.max(Duration::from_secs(20));
+                self.pause_max = self.pause_max.max(Duration::from_millis(300));
+            }
+        }
     }
 
     /// Those of a seed in which arrays have erasure codes: stripes are coded by clients and by leaders, written over, read and written
@@ -210,6 +298,29 @@ impl Settings {
         // What engines of other pools forget is another story. Two that die within the time in which a relaxed pool may lose
         // something can both have lost a cell of a stripe that a client has named, which is one more than EC_4P1 survives.
         settings.durability = Durability::Wal;
+        settings.add_faults(types::hash::mix2(seed, 8));
+        settings.narrow(types::hash::mix2(seed, 8));
+        settings
+    }
+
+    /// Those of a seed in which clients make, rename, link and remove names, in half of them with copies.
+    pub fn draw_named(seed: u64) -> Settings {
+        let mut settings = Settings::draw(8 * seed);
+        let rng = Rng::new(types::hash::mix2(seed, 0x4a_3e5));
+        settings.seed = seed;
+        settings.has_names = true;
+        (settings.keys, settings.accounts, settings.transactions, settings.burst) = (0, 0, 0, 0);
+        // Updates of other pools that a crash takes back need not be the last ones of all targets.
+        settings.durability = Durability::Wal;
+        if seed % 2 == 1 {
+            settings.keep_copies(&rng);
+            settings.add_faults(types::hash::mix2(seed, 9));
+            settings.narrow(types::hash::mix2(seed, 9));
+        }
+        settings.clients = 2 + rng.below(2) as u32;
+        settings.calls = 15 + rng.below(25) as u32;
+        // What is not answered fits almost anything.
+        settings.patience = millis(&rng, &[500, 2_000, 10_000]);
         settings
     }
 
@@ -264,6 +375,13 @@ impl Settings {
         self.calm_max = Duration::from_millis(5);
         self.trouble = Duration::from_secs(4);
         self.patience = Duration::from_secs(10);
+    }
+
+    /// Stores are looked at in the end: where something befell disks, and of other seeds of every fourth, because each look reads whole logs.
+    pub fn checks_stores(&self) -> bool {
+        let of_disks = [Fault::Wipe, Fault::Damage, Fault::DiskError];
+        types::hash::mix(self.seed) % 4 == 0
+            || self.faults.iter().any(|fault| of_disks.contains(fault))
     }
 
     /// Number of all targets.

@@ -1,0 +1,398 @@
+//! Names under trouble: clients make, link, rename and remove files and directories in a few directories that all of them share, through
+//! `dfs`. What they are told must fit one naive tree ([`model::Namespace`]) that is asked one call after the other, and in the end the file
+//! system is whole by its own check.
+//!
+//! Who a file is, is seen in its permission bits: no two of a run are made with the same.
+
+use super::clients::{Worker, open};
+use super::run::Run;
+use crate::linearizable::Spec;
+use crate::local::make_container_with;
+use crate::members;
+use client::Client;
+use dfs::check::Mend;
+use dfs::{
+    CreateOptions, Credentials, Dfs, FormatOptions, MountFlags, Obj, OpenFlags, RenameFlags,
+};
+use model::namespace::{Ino, Kind, Namespace, ROOT, Rename};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use types::{Code, ContLayout, ContProps, Error, ObjClass, Result, Scheme};
+
+/// Directories that stay, whose names are under test.
+const DIRS: usize = 3;
+/// Names in each.
+const NAMES: u64 = 4;
+/// Whatever calls without an answer have left behind is gone after so long, virtual time.
+const SETTLE_TIME: Duration = Duration::from_secs(60);
+/// What a caller who may do everything is told of what is there, or is not.
+const ANSWERS: [Code; 6] =
+    [Code::Exist, Code::NonExist, Code::IsDir, Code::NotDir, Code::NotEmpty, Code::NoPerm];
+
+/// A name: in which directory, which one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Spot {
+    dir: usize,
+    name: u64,
+}
+
+/// What a tree can be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NameCall {
+    /// To have a new file with these permission bits.
+    Make(Spot, u32),
+    /// The same of a directory.
+    MakeDir(Spot, u32),
+    Unlink(Spot),
+    RemoveDir(Spot),
+    /// To have a further name for a file.
+    Link(Spot, Spot),
+    Rename(Spot, Spot, Rename),
+    /// What has a name.
+    Look(Spot),
+}
+
+/// What it answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NameAnswer {
+    Done,
+    /// It is so.
+    Found {
+        mode: u32,
+        is_dir: bool,
+    },
+    Failed(Code),
+}
+
+/// What has a name: no two of a run have the same permission bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Item {
+    mode: u32,
+    is_dir: bool,
+}
+
+/// Names that are taken, and by what: all there is to know of a tree whose other directories are empty. Trees that came about in different
+/// orders are equal, which keeps the search for an order short.
+pub(super) type Names = BTreeMap<Spot, Item>;
+
+/// The naive tree.
+pub(super) struct Tree;
+
+fn spots() -> impl Iterator<Item = Spot> {
+    (0..DIRS).flat_map(|dir| (0..NAMES).map(move |name| Spot { dir, name }))
+}
+
+/// The tree with these names.
+fn tree_of(names: &Names) -> Namespace {
+    let mut tree = Namespace::new();
+    for dir in 0..DIRS {
+        let made = tree.make(ROOT, &dir_name(dir), Kind::Dir(BTreeMap::new()), 0o755);
+        assert_eq!(made, Ok(dir_ino(dir)), "nodes have numbers one after the other");
+    }
+    let mut first: BTreeMap<u32, Spot> = BTreeMap::new();
+    for (at, item) in names {
+        let done = match first.get(&item.mode) {
+            Some(first) => tree.link(first.ino(), &first.name(), at.ino(), &at.name()),
+            None => {
+                first.insert(item.mode, *at);
+                tree.make(at.ino(), &at.name(), kind(item.is_dir), item.mode).map(|_| ())
+            }
+        };
+        assert_eq!(done, Ok(()), "what was a tree is one");
+    }
+    tree
+}
+
+/// The names of a tree.
+fn names_of(tree: &Namespace) -> Names {
+    let item = |at: Spot| {
+        let node = tree.node(tree.lookup(at.ino(), &at.name()).ok()?)?;
+        Some((at, Item { mode: node.mode, is_dir: matches!(node.kind, Kind::Dir(_)) }))
+    };
+    spots().filter_map(item).collect()
+}
+
+fn kind(is_dir: bool) -> Kind {
+    if is_dir { Kind::Dir(BTreeMap::new()) } else { Kind::File(Vec::new()) }
+}
+
+fn dir_name(dir: usize) -> Vec<u8> {
+    format!("d{dir}").into_bytes()
+}
+
+fn dir_ino(dir: usize) -> Ino {
+    ROOT + 1 + dir as Ino
+}
+
+impl Spot {
+    fn ino(self) -> Ino {
+        dir_ino(self.dir)
+    }
+
+    fn name(self) -> Vec<u8> {
+        format!("n{}", self.name).into_bytes()
+    }
+}
+
+impl Spec for Tree {
+    type State = Names;
+    type Op = NameCall;
+    type Ret = NameAnswer;
+
+    fn step(&self, state: &Names, op: &NameCall, ret: Option<&NameAnswer>) -> Option<Names> {
+        let mut tree = tree_of(state);
+        let done = match *op {
+            NameCall::Make(at, mode) => {
+                tree.make(at.ino(), &at.name(), kind(false), mode).map(|_| ())
+            }
+            NameCall::MakeDir(at, mode) => {
+                tree.make(at.ino(), &at.name(), kind(true), mode).map(|_| ())
+            }
+            NameCall::Unlink(at) => tree.unlink(at.ino(), &at.name()),
+            NameCall::RemoveDir(at) => tree.rmdir(at.ino(), &at.name()),
+            NameCall::Link(at, new) => tree.link(at.ino(), &at.name(), new.ino(), &new.name()),
+            NameCall::Rename(at, new, how) => {
+                tree.rename(at.ino(), &at.name(), new.ino(), &new.name(), how)
+            }
+            NameCall::Look(at) => {
+                let told = match state.get(&at) {
+                    Some(Item { mode, is_dir }) => {
+                        NameAnswer::Found { mode: *mode, is_dir: *is_dir }
+                    }
+                    None => NameAnswer::Failed(Code::NonExist),
+                };
+                return ret.is_none_or(|ret| *ret == told).then(|| state.clone());
+            }
+        };
+        let told = done.map_or_else(NameAnswer::Failed, |()| NameAnswer::Done);
+        // One that fails changes nothing.
+        let after = if told == NameAnswer::Done { names_of(&tree) } else { state.clone() };
+        ret.is_none_or(|ret| *ret == told).then_some(after)
+    }
+
+    fn is_kept(&self, _: &NameCall) -> bool {
+        true
+    }
+
+    fn is_read(&self, op: &NameCall, ret: &NameAnswer) -> bool {
+        matches!(op, NameCall::Look(_)) || matches!(ret, NameAnswer::Failed(_))
+    }
+}
+
+/// A file system as one client has it.
+struct Site {
+    fs: Dfs,
+    dirs: Vec<Obj>,
+}
+
+impl Run {
+    /// Makes the container, the file system in it, and the directories that stay.
+    pub(super) async fn make_tree(&self, client: &Client) -> Result<()> {
+        let class: ObjClass = self.settings.class_alone.parse()?;
+        let props = ContProps {
+            layout: ContLayout::Posix,
+            oclass: class,
+            dir_oclass: self.settings.class.parse()?,
+            file_oclass: class,
+            // What the file system has of its own has as many copies.
+            rd_fac: match class.scheme {
+                Scheme::Replicated { copies } => copies - 1,
+                _ => 0,
+            },
+            ..ContProps::default()
+        };
+        let cont = make_container_with(client, self.settings.durability, props).await?;
+        Dfs::format(&cont, &FormatOptions::default()).await?;
+        let fs = Dfs::mount(&cont, MountFlags::NONE, Credentials::root()).await?;
+        let root = fs.root().await?;
+        for dir in 0..DIRS {
+            fs.mkdir(&root, &dir_name(dir), 0o755, None).await?;
+        }
+        Ok(())
+    }
+}
+
+impl Worker {
+    /// Mounts, as often as it takes.
+    async fn mount(&self) -> Result<Site> {
+        loop {
+            match self.try_mount().await {
+                Ok(site) => return Ok(site),
+                Err(error) => self.run.bear(error)?,
+            }
+            self.env.sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    async fn try_mount(&self) -> Result<Site> {
+        let cont = open(self.cont.client()).await?;
+        let fs = Dfs::mount(&cont, MountFlags::NONE, Credentials::root()).await?;
+        let mut dirs = Vec::new();
+        for dir in 0..DIRS {
+            let path = [&b"/"[..], &dir_name(dir)].concat();
+            dirs.push(fs.lookup(&path, OpenFlags::READ).await?);
+        }
+        Ok(Site { fs, dirs })
+    }
+
+    /// Does its calls.
+    pub(super) async fn work_on_names(&self) -> Result<()> {
+        let site = self.mount().await?;
+        for _ in 0..self.run.settings.calls {
+            let asked = self.draw_call();
+            self.ask_name(&site, asked).await?;
+            self.rest().await;
+        }
+        Ok(())
+    }
+
+    fn draw_call(&self) -> NameCall {
+        let spot = || Spot { dir: self.below(DIRS as u64) as usize, name: self.below(NAMES) };
+        // Nine bits, of which some is set.
+        let mode = || (self.run.new_value() % 0o1000) as u32;
+        match self.below(16) {
+            0..4 => NameCall::Make(spot(), mode()),
+            4 | 5 => NameCall::MakeDir(spot(), mode()),
+            6 | 7 => NameCall::Unlink(spot()),
+            8 => NameCall::RemoveDir(spot()),
+            9 | 10 => NameCall::Link(spot(), spot()),
+            11 => NameCall::Rename(spot(), spot(), Rename::NoReplace),
+            12 => NameCall::Rename(spot(), spot(), Rename::Exchange),
+            13 | 14 => NameCall::Rename(spot(), spot(), Rename::Replace),
+            _ => NameCall::Look(spot()),
+        }
+    }
+
+    /// Asks something of the tree, and notes it.
+    async fn ask_name(&self, site: &Site, asked: NameCall) -> Result<()> {
+        let history = self.run.names();
+        let call = history.invoke(self.number, asked);
+        let (fs, dir) = (&site.fs, |at: Spot| &site.dirs[at.dir]);
+        let done = match asked {
+            NameCall::Make(at, mode) => {
+                let flags = OpenFlags::READ_WRITE | OpenFlags::CREATE | OpenFlags::EXCL;
+                let options = CreateOptions::default();
+                fs.open(dir(at), &at.name(), flags, mode, &options).await.map(|_| ())
+            }
+            NameCall::MakeDir(at, mode) => {
+                fs.mkdir(dir(at), &at.name(), mode, None).await.map(|_| ())
+            }
+            NameCall::Unlink(at) => fs.unlink(dir(at), &at.name()).await,
+            NameCall::RemoveDir(at) => fs.rmdir(dir(at), &at.name()).await,
+            NameCall::Link(at, new) => fs.link(dir(at), &at.name(), dir(new), &new.name()).await,
+            NameCall::Rename(at, new, how) => {
+                let flags = match how {
+                    Rename::Replace => RenameFlags::NONE,
+                    Rename::NoReplace => RenameFlags::NOREPLACE,
+                    Rename::Exchange => RenameFlags::EXCHANGE,
+                };
+                fs.rename(dir(at), &at.name(), dir(new), &new.name(), flags).await
+            }
+            NameCall::Look(at) => match fs.stat(dir(at), &at.name()).await {
+                Ok(stat) => {
+                    let (mode, is_dir) = (stat.mode & 0o7777, stat.is_dir());
+                    history.answer(call, NameAnswer::Found { mode, is_dir });
+                    return Ok(());
+                }
+                Err(error) => Err(error),
+            },
+        };
+        match done {
+            Ok(()) => history.answer(call, NameAnswer::Done),
+            Err(error) if ANSWERS.contains(&error.code) => {
+                history.answer(call, NameAnswer::Failed(error.code));
+            }
+            Err(error) => {
+                let text = format!("{asked:?}: {error}");
+                self.run.bear(Error::new(error.code, text))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// In peace: looks at all names, and changes some.
+    pub(super) async fn look_at_names(&self) -> Result<()> {
+        let site = self.mount().await?;
+        for _ in 0..2 {
+            for at in spots() {
+                self.ask_name(&site, NameCall::Look(at)).await?;
+            }
+            for _ in 0..5 {
+                self.ask_name(&site, self.draw_call()).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until all members are whole, and compares what is in the directories; then the file system looks at itself. Says what is wrong.
+    pub(super) async fn compare_names(&self) -> Result<Option<String>> {
+        let client = self.cont.client();
+        if let Some(lacking) = members::await_whole(client).await? {
+            return Ok(Some(lacking));
+        }
+        self.env.sleep(SETTLE_TIME).await;
+        let site = self.mount().await?;
+        for dir in &site.dirs {
+            if dir.oid().is_alone() {
+                continue;
+            }
+            if let Some(differs) = members::difference(client, &self.cont, dir.oid()).await? {
+                return Ok(Some(differs));
+            }
+        }
+        let report = site.fs.check(Mend::Nothing).await?;
+        let wrong = report.findings.first();
+        Ok(wrong.map(|wrong| format!("the file system by its own check: {wrong:?}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::Call;
+    use crate::linearizable::{Verdict, check};
+
+    const HERE: Spot = Spot { dir: 0, name: 0 };
+    const THERE: Spot = Spot { dir: 1, name: 0 };
+
+    fn is_good(calls: &[(NameCall, u64, Option<(u64, NameAnswer)>)]) -> bool {
+        let call = |(op, invoked, returned): &(NameCall, u64, Option<(u64, NameAnswer)>)| Call {
+            client: 0,
+            op: *op,
+            invoked: *invoked,
+            returned: *returned,
+        };
+        let calls: Vec<_> = calls.iter().map(call).collect();
+        check(&Tree, Names::new(), &calls, &[]) == Verdict::Linearizable
+    }
+
+    fn file(mode: u32) -> NameAnswer {
+        NameAnswer::Found { mode, is_dir: false }
+    }
+
+    /// A rename shows in both places at once; one without an answer later, or never.
+    #[test]
+    fn known_good_and_bad_histories() {
+        use NameAnswer::{Done, Failed};
+        use NameCall::{Link, Look, Make, Rename as Move, Unlink};
+        let gone = Failed(Code::NonExist);
+        let made = (Make(HERE, 7), 1, Some((2, Done)));
+        let moved = Move(HERE, THERE, Rename::Replace);
+        let answered = (moved, 3, Some((9, Done)));
+        let look = |at, from, to, told| (Look(at), from, Some((to, told)));
+        assert!(is_good(&[made, answered, look(HERE, 4, 5, file(7)), look(THERE, 6, 7, file(7))]));
+        assert!(!is_good(&[made, answered, look(HERE, 4, 5, gone), look(THERE, 6, 7, gone)]));
+        assert!(!is_good(&[made, answered, look(HERE, 10, 11, file(7))]));
+        let pending = (moved, 3, None);
+        assert!(is_good(&[made, pending, look(HERE, 40, 41, file(7))]));
+        assert!(is_good(&[made, pending, look(HERE, 40, 41, gone), look(THERE, 42, 43, file(7))]));
+        assert!(!is_good(&[made, pending, look(HERE, 40, 41, gone), look(HERE, 42, 43, file(7))]));
+        // A further name outlives the first one.
+        let linked = (Link(HERE, THERE), 3, Some((4, Done)));
+        let unlinked = (Unlink(HERE), 5, Some((6, Done)));
+        assert!(is_good(&[made, linked, unlinked, look(THERE, 7, 8, file(7))]));
+        assert!(!is_good(&[made, linked, unlinked, look(THERE, 7, 8, gone)]));
+        assert!(!is_good(&[made, (Make(HERE, 8), 3, Some((4, Done)))]));
+        assert!(is_good(&[made, (Make(HERE, 8), 3, Some((4, Failed(Code::Exist))))]));
+    }
+}
