@@ -373,6 +373,10 @@ impl Target {
             return self.answer_failure(responder, version, error).await;
         }
         if let Err(error) = segments.load().await {
+            let error = match read {
+                Some(read) => Box::pin(self.mend_unreadable(&ctx, read, error)).await,
+                None => error,
+            };
             return self.answer_failure(responder, version, error).await;
         }
         match segments.sums() {

@@ -226,12 +226,67 @@ impl Target {
         Ok(spots)
     }
 
+    /// The keys of a batch of which the device does not give something, and others may.
+    async fn unreadable_spots(
+        &self,
+        ctx: &TargetPool,
+        batch: &Batch<'_>,
+    ) -> Result<BTreeSet<Spot>> {
+        ctx.shard.ready_at(batch.cont, batch.at, &[], &batch.ops).await?;
+        let mut spots = BTreeSet::new();
+        for op in &batch.ops {
+            let Op::Fetch { unit, dkey, cond, iods } = op else { continue };
+            if ctx.is_alone(unit.object) {
+                continue;
+            }
+            for iod in iods {
+                let (one, mut segments) = (std::slice::from_ref(iod), Segments::new());
+                {
+                    let view = ctx.shard.view_at(batch.cont, batch.at)?;
+                    view.fetch(*unit, dkey, *cond, one, &mut segments)?;
+                }
+                if segments.load().await.is_err_and(|error| error.code == Code::Io) {
+                    spots.insert(Spot::new(batch.cont, *unit, dkey, iod.akey));
+                }
+            }
+        }
+        Ok(spots)
+    }
+
     /// For a reader that met damage: puts right what it reads; it is to ask again. It does not wait for ever.
     pub(crate) async fn mend_for_reader(self: &Rc<Self>, ctx: &Rc<TargetPool>, batch: &Batch<'_>) {
-        let mut spots = match self.damaged_spots(ctx, batch).await {
-            Ok(spots) => spots,
-            Err(error) => return tracing::debug!("target {}: what is damaged: {error}", self.id),
-        };
+        match self.damaged_spots(ctx, batch).await {
+            Ok(spots) => self.mend_spots_for_reader(ctx, spots).await,
+            Err(error) => tracing::debug!("target {}: what is damaged: {error}", self.id),
+        }
+    }
+
+    /// The same for one that met what cannot be read, which is not noted as damaged: the device may come to itself. What it is to be told: that
+    /// the data were damaged, so that it asks again, where others may have put them right.
+    pub(crate) async fn mend_unreadable(
+        self: &Rc<Self>,
+        ctx: &Rc<TargetPool>,
+        batch: &Batch<'_>,
+        error: Error,
+    ) -> Error {
+        if error.code != Code::Io {
+            return error;
+        }
+        match self.unreadable_spots(ctx, batch).await {
+            Ok(spots) if !spots.is_empty() => {
+                tracing::warn!("target {}: {error}; others are asked for it", self.id);
+                self.mend_spots_for_reader(ctx, spots).await;
+                Error::new(Code::Csum, error.text)
+            }
+            _ => error,
+        }
+    }
+
+    async fn mend_spots_for_reader(
+        self: &Rc<Self>,
+        ctx: &Rc<TargetPool>,
+        mut spots: BTreeSet<Spot>,
+    ) {
         spots.retain(|spot| !ctx.is_alone(spot.unit.object));
         if spots.is_empty() {
             return;
