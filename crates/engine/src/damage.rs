@@ -71,6 +71,9 @@ enum Taken {
     OfOtherChanges,
 }
 
+/// A key of a unit.
+type KeyName = (ContId, Unit, Box<[u8]>);
+
 /// What of a pool is being put right on a target.
 #[derive(Default)]
 pub(crate) struct Mending {
@@ -80,13 +83,13 @@ pub(crate) struct Mending {
     failed: RefCell<BTreeMap<Spot, Duration>>,
     mended_count: Cell<u64>,
     /// Keys for which others were to lead: they look as new as those of the others and are not what these have.
-    given_up: RefCell<BTreeSet<(ContId, Unit, Box<[u8]>)>>,
+    given_up: RefCell<BTreeSet<KeyName>>,
 }
 
 impl Mending {
     /// True when a unit, or a key of it, is to be taken from others whole.
     pub fn has_given_up(&self, cont: ContId, unit: Unit, dkey: Option<&[u8]>) -> bool {
-        let is_it = |(of, unit_of, key): &(ContId, Unit, Box<[u8]>)| {
+        let is_it = |(of, unit_of, key): &KeyName| {
             (*of, *unit_of) == (cont, unit) && dkey.is_none_or(|dkey| **key == *dkey)
         };
         self.given_up.borrow().iter().any(is_it)

@@ -380,7 +380,7 @@ impl Settings {
     /// Stores are looked at in the end: where something befell disks, and of other seeds of every fourth, because each look reads whole logs.
     pub fn checks_stores(&self) -> bool {
         let of_disks = [Fault::Wipe, Fault::Damage, Fault::DiskError];
-        types::hash::mix(self.seed) % 4 == 0
+        types::hash::mix(self.seed).is_multiple_of(4)
             || self.faults.iter().any(|fault| of_disks.contains(fault))
     }
 

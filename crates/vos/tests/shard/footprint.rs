@@ -93,8 +93,11 @@ fn may_change(at: &Footprint<'_>, unit: Unit, dkey: &[u8], akey: &[u8]) -> bool 
         }
 }
 
+/// A value's unit, dkey and akey.
+type Name<'a> = (Unit, &'a [u8], &'a [u8]);
+
 /// Values of a dump, one by one.
-fn values(all: &Model) -> BTreeMap<(Unit, &[u8], &[u8]), &(u64, Value)> {
+fn values(all: &Model) -> BTreeMap<Name<'_>, &(u64, Value)> {
     let mut values = BTreeMap::new();
     for (unit, object) in &all.0 {
         for (dkey, (_, akeys)) in &object.dkeys {
