@@ -16,13 +16,13 @@ FUZZ_SECONDS_LONG ?= 600
 # A test program that takes longer hangs; it is ended so that the others still run.
 TEST_LIMIT ?= 15m
 # Programs of tests that start real engines, mounts and stores, and mostly wait for them: they run while the others are built.
-WAITING := outages commands tier mounts programs preload hostile chaos install upgrade
+WAITING := outages commands tier mounts programs preload install upgrade
 TEST_PROGRAMS := $(sort $(basename $(notdir $(wildcard crates/*/tests/*.rs))) $(notdir $(patsubst %/main.rs,%,$(wildcard crates/*/tests/*/main.rs))))
 WAITING_TESTS := --workspace $(WAITING:%=--test %)
 OTHER_TESTS := --workspace --lib --bins $(patsubst %,--test %,$(filter-out $(WAITING),$(TEST_PROGRAMS)))
 TESTS := --workspace --lib --bins --tests
 # So many of them at a time.
-WAITING_THREADS ?= 4
+WAITING_THREADS ?= 3
 LIMITED := --config 'target."cfg(unix)".runner=["timeout","--kill-after=10","$(TEST_LIMIT)"]'
 
 .PHONY: help quickstart build test test-long mutants bench install uninstall packages clean

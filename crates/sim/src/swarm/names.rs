@@ -355,8 +355,11 @@ mod tests {
     const HERE: Spot = Spot { dir: 0, name: 0 };
     const THERE: Spot = Spot { dir: 1, name: 0 };
 
-    fn is_good(calls: &[(NameCall, u64, Option<(u64, NameAnswer)>)]) -> bool {
-        let call = |(op, invoked, returned): &(NameCall, u64, Option<(u64, NameAnswer)>)| Call {
+    /// A call, when it began, and when it ended with what.
+    type Known = (NameCall, u64, Option<(u64, NameAnswer)>);
+
+    fn is_good(calls: &[Known]) -> bool {
+        let call = |(op, invoked, returned): &Known| Call {
             client: 0,
             op: *op,
             invoked: *invoked,
