@@ -16,7 +16,7 @@ FUZZ_SECONDS_LONG ?= 600
 # A test program that takes longer hangs; it is ended so that the others still run.
 TEST_LIMIT ?= 15m
 # Programs of tests that start real engines, mounts and stores, and mostly wait for them: they run while the others are built.
-WAITING := outages commands tier mounts programs preload install upgrade
+WAITING := outages commands tier mounts programs preload install upgrade control
 TEST_PROGRAMS := $(sort $(basename $(notdir $(wildcard crates/*/tests/*.rs))) $(notdir $(patsubst %/main.rs,%,$(wildcard crates/*/tests/*/main.rs))))
 WAITING_TESTS := --workspace $(WAITING:%=--test %)
 OTHER_TESTS := --workspace --lib --bins $(patsubst %,--test %,$(filter-out $(WAITING),$(TEST_PROGRAMS)))

@@ -57,9 +57,9 @@ if [[ -n "${CI:-}" ]] && ((EUID == 0)) && command -v apt-get >/dev/null; then
     command -v rclone >/dev/null || stores+=(rclone)
     if ((${#stores[@]} > 0)); then
         echo "need.sh: installing ${stores[*]}"
-        # No servers of their packages: the tests start their own (scripts/swift.sh, radosgw.sh, store.sh).
+        # No servers of their packages: the tests start their own (scripts/swift.sh, radosgw.sh, store.sh). Nor does anybody need them after a power cut.
         { { apt-cache show swift-proxy >/dev/null 2>&1 || apt-get update -qq; } &&
-            RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive timeout 120 apt-get install -y -qq --no-install-recommends "${stores[@]}"; } </dev/null ||
+            RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive timeout 120 apt-get install -y -qq --no-install-recommends -o Dpkg::Options::=--force-unsafe-io "${stores[@]}"; } </dev/null ||
             echo "need.sh: ${stores[*]} cannot be had; their tests will be skipped" >&2
     fi
 fi

@@ -39,3 +39,12 @@ pub fn seeds(default: u64) -> std::ops::Range<u64> {
     let count = std::env::var("AZEKURA_SIM_SEEDS").ok().and_then(|text| text.parse().ok());
     0..count.unwrap_or(default)
 }
+
+/// Where bytes differ first, if they do; of as many as both have. Quick where they do not, also in code that is hardly optimised.
+pub fn first_difference(found: &[u8], known: &[u8]) -> Option<usize> {
+    let count = found.len().min(known.len());
+    match found[..count] == known[..count] {
+        true => None,
+        false => found.iter().zip(known).position(|(a, b)| a != b),
+    }
+}

@@ -272,7 +272,8 @@ fn placement_by_score_is_held_against_others() {
     let plot = system.path("weighted.svg");
     let (dir, file) = (memory.to_str().unwrap(), plot.to_str().unwrap());
     let args = [
-        "bench", "weighted", "--rounds", "1", "--unit", "100KiB", "--watch", "0.2", "--memory", dir,
+        "bench", "weighted", "--rounds", "1", "--unit", "100KiB", "--watch", "0.2", "--fast",
+        "6GiB", "--slow", "512MiB", "--memory", dir,
     ];
     let output = system.run(&[&args[..], &["--plot", file]].concat());
     let text = harness::all_text(&output);

@@ -36,7 +36,7 @@ async fn trouble(cluster: &Cluster, engines: std::ops::Range<usize>, stop: &Cell
 
 #[test]
 fn acknowledged_updates_survive_engines_that_die() {
-    for seed in seeds(20) {
+    for seed in seeds(12) {
         let cluster = Cluster::start(ClusterSpec { seed, engines: 2, targets: 2 }).unwrap();
         cluster.block_on(async {
             let setup = cluster.client("setup");
@@ -81,7 +81,7 @@ fn acknowledged_updates_survive_engines_that_die() {
 /// count twice. Neither may happen, however often the engine dies between effect and answer.
 #[test]
 fn a_retried_update_is_applied_once() {
-    for seed in seeds(20) {
+    for seed in seeds(12) {
         let cluster = Cluster::start(ClusterSpec { seed, engines: 1, targets: 1 }).unwrap();
         cluster.block_on(async {
             let setup = cluster.client("setup");
@@ -142,7 +142,7 @@ fn transactions_of_a_relaxed_pool_are_lost_whole() {
 
 fn keep_the_sum(durability: Durability) {
     const ACCOUNTS: u64 = 30;
-    for seed in seeds(20) {
+    for seed in seeds(12) {
         // Several targets in one engine: their transactions once had the same ids, and a
         // participant took the second for a repetition of the first.
         let cluster = Cluster::start(ClusterSpec { seed, engines: 3, targets: 3 }).unwrap();
@@ -252,7 +252,7 @@ fn a_coordinator_whose_disk_fails_decides_once() {
 /// one of them go, whether they overlap or not.
 #[test]
 fn write_skew_is_refused() {
-    for seed in seeds(20) {
+    for seed in seeds(12) {
         let cluster = Cluster::start(ClusterSpec { seed, engines: 2, targets: 1 }).unwrap();
         cluster.block_on(async {
             let setup = cluster.client("setup");

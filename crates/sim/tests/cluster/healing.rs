@@ -139,7 +139,7 @@ impl Work {
             let mut found = vec![0xee; ARRAY_BYTES as usize];
             let all = [Recx { index: 0, count: ARRAY_BYTES }];
             array.read(&all, &mut [&mut found]).await.unwrap();
-            let differs = found.iter().zip(&self.files.borrow()[number]).position(|(a, b)| a != b);
+            let differs = sim::first_difference(&found, &self.files.borrow()[number]);
             assert_eq!(differs, None, "{context}: array {number}");
         }
         let known = self.known.borrow().clone();
@@ -206,7 +206,7 @@ impl Site<'_> {
         let Ok(file) = env.disk().open(Path::new(DATA), options).await else { return };
         let (all, read) = file.read_at(0, AlignedBuf::try_zeroed(16 << 20).unwrap()).await;
         read.unwrap();
-        let is_used = |at: &usize| all[at * BLOCK..][..BLOCK].iter().any(|byte| *byte != 0);
+        let is_used = |at: &usize| all[at * BLOCK..][..BLOCK] != [0; BLOCK];
         let used: Vec<usize> = (0..all.len() / BLOCK).filter(is_used).collect();
         for _ in 0..if used.is_empty() { 0 } else { 1 + self.dice(30) } {
             let at = used[self.dice(used.len() as u64) as usize] * BLOCK;

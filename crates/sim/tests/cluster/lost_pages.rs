@@ -104,7 +104,7 @@ impl Things {
             let all = [Recx { index: 0, count: ARRAY_BYTES }];
             array.read(&all, &mut [&mut found]).await.unwrap();
             let is = content(number, *round);
-            let differs = found.iter().zip(&is).position(|(a, b)| a != b);
+            let differs = sim::first_difference(&found, &is);
             assert_eq!(differs, None, "{context}: array {number}");
         }
     }

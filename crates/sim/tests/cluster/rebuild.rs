@@ -275,7 +275,7 @@ fn the_only_engine_of_a_rack_is_emptied() {
 /// Engines die at any moment of a drain, the drained one, too: what it had is served again when it is back, and given away then.
 #[test]
 fn engines_come_and_go_while_one_is_drained() {
-    for seed in seeds(8) {
+    for seed in seeds(5) {
         let cluster = cluster(seed, 4, 1, 2);
         cluster.block_on(async {
             let client = cluster.client("c");
@@ -355,7 +355,7 @@ fn what_was_lost_as_a_whole_waits_for_who_has_it() {
 /// Engines die and come back at any moment, before, while and after others stand in for them; what was acknowledged stays.
 #[test]
 fn engines_come_and_go_while_copies_move() {
-    for seed in seeds(10) {
+    for seed in seeds(6) {
         let cluster = cluster(seed, 5, 1, 2);
         cluster.block_on(async {
             let setup = cluster.client("setup");
@@ -573,7 +573,7 @@ fn added_targets_get_their_share() {
 /// Engines die at any moment of it, old and new ones, and come back.
 #[test]
 fn engines_come_and_go_while_shares_move() {
-    for seed in seeds(8) {
+    for seed in seeds(5) {
         let cluster = cluster(seed, 5, 1, 4);
         cluster.block_on(async {
             let client = cluster.client("c");

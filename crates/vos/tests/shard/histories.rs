@@ -20,7 +20,7 @@ use vos::{Lsn, PoolShard, PoolShardConfig, Store};
 use wire::obj::*;
 use wire::versions::{ContStage, ContVersions};
 
-const SEEDS_DEFAULT: u64 = 120;
+const SEEDS_DEFAULT: u64 = 80;
 /// Acts of a life.
 const ACTS: u64 = 24;
 const TX: TxId = TxId { client: ClientId(5), seq: 44 };
