@@ -75,6 +75,8 @@ pub struct FakeTargets {
     pub standings: RefCell<BTreeMap<TargetId, Standing>>,
     /// Which targets have all that a target with damaged pages can tell, itself included.
     pub have_all: RefCell<BTreeMap<TargetId, BTreeSet<TargetId>>>,
+    /// Targets that were opened again.
+    pub unsure: RefCell<BTreeSet<TargetId>>,
     looks: Cell<u32>,
     /// Maps that were taken as changes of earlier ones.
     pub changes: Cell<u32>,
@@ -85,6 +87,12 @@ pub struct FakeTargets {
 impl FakeTargets {
     fn rank_of(target: TargetId) -> Rank {
         Rank(target.0 / TARGETS_PER_ENGINE)
+    }
+
+    /// What a target says of its part of a pool.
+    fn held(&self, target: TargetId, incarnation: u64) -> AdminReply {
+        let is_unsure = self.unsure.borrow().contains(&target);
+        AdminReply { incarnation, is_unsure, ..AdminReply::default() }
     }
 
     fn apply(&self, target: TargetId, op: AdminOp) -> Result<AdminReply> {
@@ -111,7 +119,7 @@ impl FakeTargets {
                     return Err(Error::new(Code::Exist, "a shard with other settings is here"));
                 }
                 let incarnation = shard.incarnation;
-                return Ok(AdminReply { incarnation, ..AdminReply::default() });
+                return Ok(self.held(target, incarnation));
             }
             AdminOp::ServeShard { pool, incarnation: meant } => {
                 let held = shards.get_mut(&(target, pool));
@@ -122,7 +130,7 @@ impl FakeTargets {
                     // It is there, and not served.
                     shard.map = None;
                 }
-                return Ok(AdminReply { incarnation, ..AdminReply::default() });
+                return Ok(self.held(target, incarnation));
             }
             AdminOp::Introduced => {}
             AdminOp::HasAllOf { pool, target: of, map_version } => {

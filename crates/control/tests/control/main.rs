@@ -16,6 +16,7 @@ mod cases_room;
 mod cases_snaps;
 mod cases_stores;
 mod cases_times;
+mod cases_told;
 mod cases_weights;
 mod concurrency;
 mod contract;

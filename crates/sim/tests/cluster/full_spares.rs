@@ -224,7 +224,8 @@ fn when_all_are_full_a_target_that_is_added_stands_in() {
     }
 }
 
-/// What is drained waits for room, serves meanwhile, and is drained as soon as there is some.
+/// What is drained waits for room, serves meanwhile, and is drained as soon as there is some. Who had no room for its part has what it had again while the
+/// other one waits.
 #[test]
 fn a_drain_without_room_waits_for_it() {
     for seed in seeds(2) {
@@ -241,6 +242,7 @@ fn a_drain_without_room_waits_for_it() {
             for target in [0, 2] {
                 fillers.extend(fill(&cont, TargetId(target), 3 << 20, 1_000).await);
             }
+            let free = [free_bytes(&cont, TargetId(0)).await, free_bytes(&cont, TargetId(2)).await];
             let pool = Name::Label("p".into());
             let aim = wire::control::TargetAim::Drain;
             let drain = ControlRequest::PoolAim { pool, targets: vec![TargetId(1)], aim };
@@ -251,6 +253,14 @@ fn a_drain_without_room_waits_for_it() {
             client.env().sleep(Duration::from_secs(20)).await;
             let map = members::newest_map(&client).await.unwrap();
             assert!(map.outs.is_empty(), "seed {seed}: {:?}", map.outs);
+            let passed: Vec<TargetId> = map.passed_for_want_of_room().collect();
+            assert_eq!(passed.len(), 1, "seed {seed}: {passed:?}");
+            let now = free_bytes(&cont, passed[0]).await;
+            let before = free[passed[0].0 as usize / 2];
+            assert!(
+                now + (1 << 20) > before,
+                "seed {seed}: {now} of {before} bytes are free again"
+            );
             for (number, array) in (1..).zip(&arrays) {
                 check(array, number, &format!("seed {seed}, it waits")).await;
             }
@@ -374,10 +384,14 @@ fn what_has_one_copy_left_goes_first() {
         cluster.block_on(async {
             let client = cluster.client("c");
             let cont = small_pool(&client, 5).await;
-            // By their numbers those with three copies come first.
-            let kvs: Vec<KvObj> = (1..400)
-                .map(|number| kv(&cont, if number < 200 { "RP_3G1" } else { "RP_2G1" }, number))
-                .collect();
+            let (pool, name) = (cont.pool(), Name::Label("d".into()));
+            pool.cont_create("d", Uuid::nil(), ContProps::default(), BTreeMap::new()).await.unwrap();
+            let other = pool.cont_open(&name, OpenMode::ReadWrite).await.unwrap();
+            assert!(cont.id() < other.id());
+            // By their containers those with three copies come first.
+            let of_three = (1..200).map(|number| kv(&cont, "RP_3G1", number));
+            let of_two = (200..400).map(|number| kv(&other, "RP_2G1", number));
+            let kvs: Vec<KvObj> = of_three.chain(of_two).collect();
             for kv in &kvs {
                 for key in 0..60u64 {
                     kv.put(None, Cond::NONE, &key.to_le_bytes(), &[7; 1_000]).await.unwrap();
@@ -398,7 +412,7 @@ fn what_has_one_copy_left_goes_first() {
                 begun = true;
                 // Who gets most of those with one copy left.
                 let mut count = BTreeMap::new();
-                for kv in &kvs[200..] {
+                for kv in &kvs[199..] {
                     for joiner in placement::layout(kv.object.oid(), &map).unwrap().joiners(0) {
                         *count.entry(joiner).or_insert(0u32) += 1;
                     }
@@ -410,7 +424,8 @@ fn what_has_one_copy_left_goes_first() {
                     let is_urgent = layout.members(0).len() == 2;
                     let leader = layout.leader(0, &map)?;
                     let joins = layout.joiners(0).any(|joiner| joiner == target);
-                    let (client, map, cont) = (&client, &map, &cont);
+                    let cont = if is_urgent { &other } else { &cont };
+                    let (client, map) = (&client, &map);
                     joins.then_some(async move {
                         let ids = [leader, target];
                         (is_urgent, members::are_same(client, map, cont, oid, ids).await)

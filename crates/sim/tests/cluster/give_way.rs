@@ -97,15 +97,14 @@ fn lost_copies_give_way_to_clients() {
         let of_three = |share, is_busy| time_of(seed, "RP_3G1", share, is_busy);
         let (alone, all, little) =
             (of_three("1", false), of_three("100", true), of_three("1", true));
+        println!("seed {seed}: {little:?} of three, {alone:?} alone, {all:?} with all of it");
         assert!(little * 2 > all * 3, "seed {seed}: {little:?} with 1 %, {all:?} with all of it");
         assert!(little * 2 > alone * 3, "seed {seed}: {little:?} beside clients, {alone:?} alone");
         let of_two = |share| time_of(seed, "RP_2G1", share, true);
         let (all, last) = (of_two("100"), of_two("1"));
+        println!("seed {seed}: {last:?} of two, {all:?} with all of it");
         assert!(last * 2 > all * 3, "seed {seed}: {last:?} with 2 %, {all:?} with all of it");
-        // Two thirds of the work of the others, in twice the part of the time.
-        assert!(
-            last * 3 < little * 2,
-            "seed {seed}: {last:?} where one is left, {little:?} of two"
-        );
+        // Two thirds of the work of the others, in twice the part of the time: a third; in the same part it would be more than half.
+        assert!(last * 2 < little, "seed {seed}: {last:?} where one is left, {little:?} of two");
     }
 }

@@ -1,0 +1,95 @@
+//! What targets tell of themselves, and whose word counts.
+
+use crate::fake::{GIB, System};
+use futures_executor::block_on;
+use types::{Code, Durability, PlacementRule, Rank, TargetId};
+use wire::control::ControlRequest as R;
+use wire::map::{DownReason, LEFT_UNSURE, PoolMap, TargetInfo};
+
+fn map(system: &System) -> PoolMap {
+    system.pools()[0].map.clone()
+}
+
+fn of(system: &System, target: TargetId) -> TargetInfo {
+    map(system).target(target).unwrap().clone()
+}
+
+fn caught_up(system: &System, target: TargetId) -> R {
+    let PoolMap { pool, version: map_version, .. } = map(system);
+    R::TargetCaughtUp { pool, target, map_version }
+}
+
+/// Two engines are lost, one after the other: the second one may have what nobody else has. The first one is back, and has compared itself with all who are
+/// there: that is not enough.
+#[test]
+fn who_left_earlier_is_not_whole_while_who_left_later_is_away() {
+    let system = System::new(3);
+    system.pool("tank");
+    let (earlier, later) = (TargetId(2), TargetId(4));
+    for rank in [1, 2] {
+        let silent = system.service.engine_is_silent(Rank(rank), "gone", true, &*system.targets);
+        block_on(silent).unwrap();
+    }
+    let back = |rank| {
+        assert_eq!(
+            block_on(system.service.resume_engine(Rank(rank), &*system.targets)).unwrap(),
+            []
+        );
+    };
+    back(1);
+    assert!(of(&system, earlier).left < of(&system, later).left);
+    assert_eq!(system.fails(caught_up(&system, earlier), "may have what nobody"), Code::Busy);
+    assert_eq!(of(&system, earlier).reason, Some(DownReason::Behind));
+    // Then it can be asked, and who left later does not wait for who left earlier.
+    back(2);
+    for target in [later, earlier] {
+        system.run(caught_up(&system, target)).unwrap();
+        assert_eq!(of(&system, target).reason, None);
+    }
+    system.assert_in_step();
+}
+
+/// A target that was opened again has all that anybody was told of where that was on stable storage, and only there. It says so when that ends.
+#[test]
+fn who_was_opened_again_is_trusted_as_far_as_its_pool_promises() {
+    for durability in [Durability::Wal, Durability::Relaxed, Durability::Memory] {
+        let system = System::new(2);
+        let create = R::PoolCreate {
+            label: "tank".into(),
+            bytes: 4 * GIB,
+            scm_percent: 10,
+            durability,
+            placement: PlacementRule::Equal,
+            targets: Vec::new(),
+        };
+        system.run(create).unwrap();
+        let opened = TargetId(2);
+        system.targets.unsure.borrow_mut().insert(opened);
+        let before = map(&system);
+        let resumed = system.service.resume_engine(Rank(1), &*system.targets);
+        assert_eq!(block_on(resumed).unwrap(), []);
+        let behind = of(&system, opened);
+        assert_eq!(behind.reason, Some(DownReason::Behind), "{durability:?}");
+        let left = match durability {
+            Durability::Wal => LEFT_UNSURE,
+            Durability::Relaxed | Durability::Memory => before.version + 1,
+        };
+        assert_eq!(behind.left, left, "{durability:?}");
+        assert_eq!(of(&system, TargetId(3)), *before.target(TargetId(3)).unwrap());
+        let PoolMap { pool, version: map_version, .. } = map(&system);
+        system.run(R::TargetLacks { pool, target: opened, map_version }).unwrap();
+        let lacks = of(&system, opened);
+        assert_eq!(
+            (lacks.reason, lacks.left),
+            (behind.reason, map(&system).version),
+            "{durability:?}"
+        );
+        system.run(caught_up(&system, opened)).unwrap();
+        assert_eq!(
+            (of(&system, opened).reason, of(&system, opened).left),
+            (None, 0),
+            "{durability:?}"
+        );
+        system.assert_in_step();
+    }
+}
