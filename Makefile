@@ -57,7 +57,7 @@ test-long: test ## The same with release code, more random cases and long fuzzin
 	$(CARGO) run --release --quiet -p fuzz -- --seconds $(FUZZ_SECONDS_LONG)
 	scripts/fuzz-guided.sh
 
-mutants: ## Put mended defects back, one at a time: simulated clusters must find each in 200 seeds
+mutants: ## Put defects in, one at a time, in a copy of the tree: a test must find each
 	$(CARGO) xtask mutants
 
 bench: build ## Bandwidth and metadata rates of a fresh system on this machine

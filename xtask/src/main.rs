@@ -2,7 +2,7 @@
 //!
 //! `cargo xtask tidy` reads the sources and documents and reports what breaks the rules of the
 //! house, one line each as `file:line: what: what to do`. It exits with 1 when there is anything
-//! to report. `cargo xtask mutants` puts mended defects back and has the simulated cluster find them. It needs the
+//! to report. `cargo xtask mutants` puts defects in, one at a time, and has tests find them. It needs the
 //! standard library only, so that it builds in a second.
 
 mod mutants;
@@ -13,7 +13,8 @@ use std::process::ExitCode;
 
 const USAGE: &str =
     "usage: cargo xtask tidy              check the sources and documents of the repository
-       cargo xtask mutants [NAME…]   put defects back, one at a time: the simulator must find each";
+       cargo xtask mutants [NAME…]   put defects in, one at a time: a test must find each
+       cargo xtask mutants --list    which there are, and what finds them";
 
 /// The manifest directory is the `xtask` folder; the repository is its parent.
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
@@ -22,6 +23,10 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["tidy"] => run_tidy(),
+        ["mutants", "--list"] => {
+            print!("{}", mutants::list());
+            ExitCode::SUCCESS
+        }
         ["mutants", ref names @ ..] => run_mutants(names),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");

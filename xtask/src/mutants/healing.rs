@@ -1,0 +1,366 @@
+//! Defects of healing: what catches up, moves, gives way, is put right, and who leads meanwhile.
+//!
+//! Some were mended; others are such as whoever works there may make.
+
+use super::{Edit, Mutant, Test};
+
+/// A test of simulated clusters.
+const fn cluster(filter: &'static str) -> Test {
+    Test { package: "sim", program: "cluster", filter, env: &[] }
+}
+
+/// A test of the control service.
+const fn control(filter: &'static str) -> Test {
+    Test { package: "control", program: "control", filter, env: &[] }
+}
+
+/// A test of stores.
+const fn shard(filter: &'static str) -> Test {
+    Test { package: "vos", program: "shard", filter, env: &[] }
+}
+
+/// Engines of the real program are upgraded.
+const UPGRADE: Test = Test {
+    package: "cli",
+    program: "upgrade",
+    filter: "engines_are_upgraded_one_by_one_under_work",
+    env: &[],
+};
+
+pub(super) const MUTANTS: &[Mutant] = &[
+    Mutant {
+        name: "last-copies-wait-as-others",
+        what: "what one copy is left of has no more of the time than what two are left of",
+        edits: &[Edit {
+            path: "crates/engine/src/give_way.rs",
+            from: "    if is_last { (2 * share).min(100) } else { share }\n",
+            to: "    if is_last { share.min(100) } else { share }\n",
+        }],
+        found_by: cluster("give_way::lost_copies_give_way_to_clients"),
+    },
+    Mutant {
+        name: "cells-go-to-who-has-them",
+        what: "whoever has a cell is taken for the one that comes to have it, and gives it at full speed",
+        edits: &[Edit {
+            path: "crates/engine/src/cells.rs",
+            from: "CellAsk::Get { at, bytes } if joins(&ctx, from, unit)? => {",
+            to: "CellAsk::Get { at, bytes } if joins(&ctx, self.id, unit)? => {",
+        }],
+        found_by: cluster("cell_moves::cells_that_move_give_way_to_clients"),
+    },
+    Mutant {
+        name: "shared-room-counts-twice",
+        what: "a target goes on counting all of a directory as its own when others come to share it",
+        edits: &[Edit {
+            path: "crates/engine/src/growth.rs",
+            from: "            let _ = self.inboxes[number].1.unbounded_send(Order::ShareDevices(counts));\n",
+            to: "            let _: (usize, Vec<u32>) = (number, counts);\n",
+        }],
+        found_by: Test {
+            env: &[("AZEKURA_SIM_SEED", "2")],
+            ..cluster("growing::an_engine_gets_a_target_and_data_come_to_it")
+        },
+    },
+    Mutant {
+        name: "places-open-early",
+        what: "targets are members before they have what they are to have",
+        edits: &[Edit {
+            path: "crates/control/src/service/told.rs",
+            from: "        .all(|target| target.state == TargetState::Up && target.joined == pool.map_version)\n",
+            to: "        .all(|target| target.state == TargetState::Up && target.joined <= pool.map_version)\n",
+        }],
+        found_by: cluster("growing::an_engine_gets_a_target_and_data_come_to_it"),
+    },
+    Mutant {
+        name: "last-copies-go-by-number",
+        what: "what one copy is left of does not go before the rest",
+        edits: &[Edit {
+            path: "crates/engine/src/catch_up.rs",
+            from: "        differ.sort_unstable_by_key(|of| (of.copies_left, of.used_s, of.cont, of.unit));\n",
+            to: "        differ.sort_unstable_by_key(|of| (of.used_s, of.cont, of.unit));\n",
+        }],
+        found_by: cluster("full_spares::what_has_one_copy_left_goes_first"),
+    },
+    Mutant {
+        name: "used-moves-first",
+        what: "what moves goes by number, whoever uses it",
+        edits: &[Edit {
+            path: "crates/engine/src/catch_up.rs",
+            from: "        let used_s = |listed: ListedUnit| if is_move { listed.used_s() } else { 0 };\n",
+            to: "        let used_s = |listed: ListedUnit| if is_move { 0 } else { listed.used_s() };\n",
+        }],
+        found_by: cluster("oldest_first::what_is_used_moves_last"),
+    },
+    Mutant {
+        name: "full-spares-say-nothing",
+        what: "a target without room for what it is to take over does not tell the control service",
+        edits: &[Edit {
+            path: "crates/engine/src/catch_up.rs",
+            from: "                        Code::NoSpace => target.tell_that_it_is_full(pool, &ctx).await,\n",
+            to: "",
+        }],
+        found_by: cluster("full_spares::the_next_one_stands_in_where_one_is_full"),
+    },
+    Mutant {
+        name: "drained-keeps-some",
+        what: "a drain is over though the target goes on having what nobody else could be given",
+        edits: &[Edit {
+            path: "crates/engine/src/catch_up.rs",
+            from: "        if kept > 0 {\n",
+            to: "        if kept > 0 && map.next.is_none() {\n",
+        }],
+        found_by: cluster("full_spares::a_drain_waits_where_there_are_too_few_others"),
+    },
+    Mutant {
+        name: "own-places-wait",
+        what: "a target that was away gets what it is to take over before it counts as whole",
+        edits: &[Edit {
+            path: "crates/engine/src/group.rs",
+            from: "            false => self.is_member(map, unit),\n        }",
+            to: "            false => !self.is_strange(map, unit),\n        }",
+        }],
+        found_by: cluster("full_spares::who_comes_back_while_a_drain_waits_for_room_is_whole_soon"),
+    },
+    Mutant {
+        name: "leftovers-stay-while-it-waits",
+        what: "who had no room for what it was to take over keeps what it got of it",
+        edits: &[Edit {
+            path: "crates/engine/src/leftovers.rs",
+            from: "        (map.next.is_none() || is_passed)\n",
+            to: "        map.next.is_none()\n            && !is_passed\n",
+        }],
+        found_by: cluster("full_spares::a_drain_without_room_waits_for_it"),
+    },
+    Mutant {
+        name: "cells-are-dropped-as-copies",
+        what: "of a group with a code its copies tell who holds cells",
+        edits: &[Edit {
+            path: "crates/engine/src/leftovers.rs",
+            from: "                true => self.is_strange_cell(map, unit),\n",
+            to: "                true => self.is_strange(map, unit),\n",
+        }],
+        found_by: cluster("coded::drained_engines_hold_no_cells_that_others_lack"),
+    },
+    Mutant {
+        name: "changes-before-settled",
+        what: "a new leader changes what a follower may have otherwise of a lost one",
+        edits: &[Edit {
+            path: "crates/engine/src/takeover.rs",
+            from: "        let mut whole = group.followers.iter().filter(|member| placement::is_live(**member, &map));\n",
+            to: "        let mut whole = group.followers.iter().filter(|member| !placement::is_live(**member, &map));\n",
+        }],
+        found_by: cluster("mending::what_a_second_leader_never_got_does_not_come_up_under_its_own"),
+    },
+    Mutant {
+        name: "other-data-are-trusted",
+        what: "a leader with damage takes a member's data though they tell of other changes",
+        edits: &[Edit {
+            path: "crates/engine/src/damage.rs",
+            from: "        if !has_same {\n",
+            to: "        if !has_same && !is_same() {\n",
+        }],
+        found_by: cluster("mending::a_member_has_what_a_damaged_new_leader_never_got"),
+    },
+    Mutant {
+        name: "given-up-keys-are-the-same",
+        what: "a key for which others were to lead is compared by epochs as any other",
+        edits: &[Edit {
+            path: "crates/engine/src/damage.rs",
+            from: "        ctx.mending.given_up.borrow_mut().insert(given_up);\n",
+            to: "        drop::<KeyName>(given_up);\n",
+        }],
+        found_by: cluster("healing::a_damaged_key_for_which_others_lead_is_taken_from_them"),
+    },
+    Mutant {
+        name: "one-width-is-enough",
+        what: "what was in damaged pages counts as found where groups of some width have somebody whole",
+        edits: &[Edit {
+            path: "crates/engine/src/lost_pages.rs",
+            from: "        if (2..=limits::COPIES_MAX).filter(may_be_here).any(has_nobody_whole) {\n",
+            to: "        if (2..=limits::COPIES_MAX).filter(may_be_here).all(has_nobody_whole) {\n",
+        }],
+        found_by: cluster("lost_pages::who_left_later_does_not_wait_for_what_a_damaged_one_lacks"),
+    },
+    Mutant {
+        name: "untold-units-are-asked-for",
+        what: "a target asks a leader with damaged pages for units that this cannot tell",
+        edits: &[Edit {
+            path: "crates/engine/src/catch_up.rs",
+            from: "                if listed.is_none() && ctx.joining.untold_by.get() == Some(leader) {\n",
+            to: "                if listed.is_none() && ctx.joining.untold_by.get() != Some(leader) {\n",
+        }],
+        found_by: cluster(
+            "lost_pages::who_left_earlier_leads_when_what_was_in_damaged_pages_is_given_up",
+        ),
+    },
+    Mutant {
+        name: "passed-by-for-nobody",
+        what: "one with damaged pages is passed by though of some objects nobody else is there",
+        edits: &[Edit {
+            path: "crates/control/src/service/stores.rs",
+            from: "                (target.state, target.reason) = (TargetState::Down, Some(DownReason::Lost));\n",
+            to: "                (target.state, target.reason) = (TargetState::Down, Some(DownReason::Behind));\n",
+        }],
+        found_by: control(
+            "cases_stores::others_lead_before_one_with_damaged_pages_once_that_is_given_up",
+        ),
+    },
+    Mutant {
+        name: "givers-are-not-asked",
+        what: "a drain is over before the target that is drained has said that it keeps nothing",
+        edits: &[Edit {
+            path: "crates/control/src/service/told.rs",
+            from: "out.target == id && out.is_drained && !pool.outs.contains(out))\n    };\n    if !pool",
+            to: "out.target == id && out.is_drained && pool.outs.contains(out))\n    };\n    if !pool",
+        }],
+        found_by: control("cases_aims::a_drained_target_says_itself_that_it_keeps_nothing"),
+    },
+    Mutant {
+        name: "older-words-count",
+        what: "what a target says of itself under an older map counts under the newest",
+        edits: &[Edit {
+            path: "crates/control/src/service/told.rs",
+            from: "            if pool.record.map_version != map_version {\n                let newest",
+            to: "            if pool.record.map_version < map_version {\n                let newest",
+        }],
+        found_by: control(
+            "cases_members::the_targets_of_a_silent_engine_are_down_until_it_is_back",
+        ),
+    },
+    Mutant {
+        name: "who-left-later-is-not-awaited",
+        what: "a target is whole though one that left later, and may know more, is away",
+        edits: &[Edit {
+            path: "crates/control/src/service/told.rs",
+            from: "                ) && other.left > left\n",
+            to: "                ) && other.left < left\n",
+        }],
+        found_by: control("cases_told::who_left_earlier_is_not_whole_while_who_left_later_is_away"),
+    },
+    Mutant {
+        name: "stopped-moves-go-on",
+        what: "what has begun to move goes on when an administrator stops it",
+        edits: &[Edit {
+            path: "crates/control/src/service/moves.rs",
+            from: "    if pool.is_rebuild_stopped {\n",
+            to: "    if pool.is_rebuild_stopped && pool.next.is_none() {\n",
+        }],
+        found_by: control(
+            "cases_aims::copies_are_not_drained_onto_one_engine_and_stopped_moves_stay_stopped",
+        ),
+    },
+    Mutant {
+        name: "drained-comes-back-early",
+        what: "a target that was drained comes back while one is missing that may have what it gave away",
+        edits: &[Edit {
+            path: "crates/control/src/service/moves.rs",
+            from: "|| target.aim == TargetAim::Exclude || misses_any;\n",
+            to: "|| target.aim == TargetAim::Exclude && misses_any;\n",
+        }],
+        found_by: control("cases_aims::a_drained_target_gives_what_it_has_while_it_is_up"),
+    },
+    Mutant {
+        name: "spares-of-before",
+        what: "who was replaced before an extension, and is drained after it, has the spares of before",
+        edits: &[Edit {
+            path: "crates/control/src/service/moves.rs",
+            from: "            OutDf { epoch, is_drained, ..before }\n",
+            to: "            OutDf { is_drained, ..before }\n",
+        }],
+        found_by: control(
+            "cases_aims::a_drain_of_who_was_replaced_before_an_extension_begins_once",
+        ),
+    },
+    Mutant {
+        name: "room-again-is-nothing",
+        what: "those that had no room to stand in are not tried again when they have some",
+        edits: &[Edit {
+            path: "crates/control/src/service/moves.rs",
+            from: "            && (pool.tries_spares_again || out.epoch < epoch)\n",
+            to: "            && out.epoch < epoch\n",
+        }],
+        found_by: cluster("room::what_a_full_pool_loses_is_made_anew_when_there_is_room"),
+    },
+    Mutant {
+        name: "next-to-nothing-is-room",
+        what: "a target that had no room is tried again as soon as it holds a little less",
+        edits: &[Edit {
+            path: "crates/control/src/service/room.rs",
+            from: "now.used + kept_when_joining(pool.shard_bytes()) <= *then,\n",
+            to: "now.used.min(pool.shard_bytes()) <= *then,\n",
+        }],
+        found_by: control("cases_room::who_had_no_room_is_tried_again_when_there_is_some"),
+    },
+    Mutant {
+        name: "lack-is-told-each-time",
+        what: "people are told at each look that a balance has no room",
+        edits: &[Edit {
+            path: "crates/control/src/service/room.rs",
+            from: "        if self.room.told_shares.borrow_mut().insert(pool.id, epoch) != Some(epoch) {\n",
+            to: "        if self.room.told_shares.borrow_mut().get(&pool.id) != Some(&epoch) {\n",
+        }],
+        found_by: control("cases_room::a_balance_without_room_does_not_begin"),
+    },
+    Mutant {
+        name: "one-copy-needs-no-room",
+        what: "nobody looks for room for what a drained target holds where nothing has copies",
+        edits: &[Edit {
+            path: "crates/control/src/service/room.rs",
+            from: "        gone.retain(|id| has_copies || gives(*id));\n",
+            to: "        gone.retain(|id| has_copies && gives(*id));\n",
+        }],
+        found_by: control("cases_room::what_has_no_copies_needs_room_when_it_is_drained"),
+    },
+    Mutant {
+        name: "memory-has-all",
+        what: "a target of a pool in memory that was opened again is trusted with all that anybody was told of",
+        edits: &[Edit {
+            path: "crates/control/src/service/stores.rs",
+            from: "        if durability == Durability::Wal {\n",
+            to: "        if durability != Durability::Relaxed {\n",
+        }],
+        found_by: control(
+            "cases_told::who_was_opened_again_is_trusted_as_far_as_its_pool_promises",
+        ),
+    },
+    Mutant {
+        name: "other-messages-are-waited-for",
+        what: "an upgrade does not end when an engine was started with a program of another wire version",
+        edits: &[Edit {
+            path: "crates/cli/src/system/upgrade.rs",
+            from: "            && error.code == Code::Version\n        {\n            let text = format!(\n                \"it was",
+            to: "            && error.code == Code::Proto\n        {\n            let text = format!(\n                \"it was",
+        }],
+        found_by: UPGRADE,
+    },
+    Mutant {
+        name: "bytes-are-not-compared",
+        what: "members with other bytes in extents that are equally new tell of the same changes",
+        edits: &[Edit {
+            path: "crates/vos/src/likeness.rs",
+            from: "        if newest(here) != newest(there) || !have_same_data(here, there) {\n",
+            to: "        if newest(here) != newest(there) {\n",
+        }],
+        found_by: shard("likeness::what_one_has_alone_shows_under_what_both_have"),
+    },
+    Mutant {
+        name: "newest-does-not-count",
+        what: "members that have written the same bytes at other times tell of the same changes",
+        edits: &[Edit {
+            path: "crates/vos/src/likeness.rs",
+            from: "let newest = |all: &[Told<'_>]| all.iter().map(|told| told.created).max();\n",
+            to: "let newest = |all: &[Told<'_>]| all.iter().map(|told| told.destroyed).max();\n",
+        }],
+        found_by: shard("likeness::what_one_wrote_again_alone_shows_though_its_bytes_are_the_same"),
+    },
+    Mutant {
+        name: "pieces-have-one-end",
+        what: "members with the same changes in extents that end elsewhere differ",
+        edits: &[Edit {
+            path: "crates/vos/src/likeness.rs",
+            from: "            && self.end == next.start\n",
+            to: "            && self.start == next.start\n",
+        }],
+        found_by: shard("likeness::extents_that_are_cut_elsewhere_tell_the_same"),
+    },
+];

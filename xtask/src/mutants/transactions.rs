@@ -1,0 +1,85 @@
+//! Mended defects of transactions, of retries and of what is shown when.
+
+use super::{Edit, Mutant, SWARM};
+
+pub(super) const MUTANTS: &[Mutant] = &[
+    Mutant {
+        name: "failed-decision",
+        what: "a coordinator tells a decision that its log has failed to write",
+        edits: &[Edit {
+            path: "crates/engine/src/commit/coordinate.rs",
+            from: "                Err(error) => self.failed(error, Event::LogFailed),\n",
+            to: "                Err(_) => Event::Logged,\n",
+        }],
+        found_by: SWARM,
+    },
+    Mutant {
+        name: "relaxed-transactions",
+        what: "two-phase records of a relaxed pool are not written before the next step",
+        edits: &[
+            Edit {
+                path: "crates/engine/src/commit/coordinate.rs",
+                from: "match self.ctx.shard.written(self.lsn).await {",
+                to: "match self.ctx.shard.durable(self.lsn).await {",
+            },
+            Edit {
+                path: "crates/twophase/src/participant.rs",
+                from: "            false => Firmness::Written,\n",
+                to: "            false => Firmness::Promised,\n",
+            },
+            Edit {
+                path: "crates/engine/src/commit/coordinate.rs",
+                from: "step.firm(&ctx, Firmness::Written).await",
+                to: "step.firm(&ctx, Firmness::Promised).await",
+            },
+            Edit {
+                path: "crates/engine/src/admin.rs",
+                from: "self.decide(pool, &ctx, tx, unit, outcome).await?.written(&ctx).await?;",
+                to: "self.decide(pool, &ctx, tx, unit, outcome).await?.durable(&ctx).await?;",
+            },
+        ],
+        found_by: SWARM,
+    },
+    Mutant {
+        name: "late-first-try",
+        what: "old sessions go on, and only what says that it is a retry is looked up",
+        edits: &[
+            Edit {
+                path: "crates/engine/src/target.rs",
+                from: "        if let Some(earlier) = earlier {\n            earlier.end();\n        }\n",
+                to: "        drop(earlier);\n",
+            },
+            Edit {
+                path: "crates/engine/src/batch.rs",
+                from: "        if changes(batch) {\n            let tx = TxId { client, seq: header.request_id };\n",
+                to: "        if header.flags & wire::header::FLAG_RETRY != 0 {\n            let tx = TxId { client, seq: header.request_id };\n",
+            },
+            Edit {
+                path: "crates/engine/src/batch.rs",
+                from: "        if changes(batch) && ask.ctx.shard.replayed(ask.tx())?.is_some() {\n",
+                to: "        if false {\n",
+            },
+        ],
+        found_by: SWARM,
+    },
+    Mutant {
+        name: "answers-pushed-out",
+        what: "a client has more updates in doubt than a target keeps answers",
+        edits: &[Edit {
+            path: "crates/client/src/in_doubt.rs",
+            from: "        if doubts.len() >= self.most {\n",
+            to: "        if doubts.len() >= usize::MAX {\n",
+        }],
+        found_by: SWARM,
+    },
+    Mutant {
+        name: "shown-too-early",
+        what: "reads show what is not on stable storage",
+        edits: &[Edit {
+            path: "crates/vos/src/unsettled.rs",
+            from: "        self.config().durability == Durability::Wal\n",
+            to: "        self.config().durability == Durability::Wal && false\n",
+        }],
+        found_by: SWARM,
+    },
+];
