@@ -29,6 +29,16 @@ const UPGRADE: Test = Test {
 
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
+        name: "moves-never-wait",
+        what: "what moves takes all of the time, whatever clients want",
+        edits: &[Edit {
+            path: "crates/engine/src/give_way.rs",
+            from: "        self.wait_in_line(line, share, until, || self.has_clients()).await\n",
+            to: "        self.wait_in_line(line, share, until, || false).await\n",
+        }],
+        found_by: cluster("cell_moves::cells_that_move_give_way_to_clients"),
+    },
+    Mutant {
         name: "last-copies-wait-as-others",
         what: "what one copy is left of has no more of the time than what two are left of",
         edits: &[Edit {
@@ -162,6 +172,23 @@ pub(super) const MUTANTS: &[Mutant] = &[
         found_by: cluster("mending::a_member_has_what_a_damaged_new_leader_never_got"),
     },
     Mutant {
+        name: "older-data-are-installed",
+        what: "a leader with damage takes a member's data though an order has changed the key since",
+        edits: &[
+            Edit {
+                path: "crates/engine/src/damage.rs",
+                from: "        let is_same = || ctx.map_version() == map.version && !watch.has_changed(cont, read());\n",
+                to: "        let is_same = || ctx.map_version() == map.version || !watch.has_changed(cont, read());\n",
+            },
+            Edit {
+                path: "crates/vos/src/image.rs",
+                from: "            Some(object) if epoch == image.epoch && is_same() => Ok(object.timeline()),\n",
+                to: "            Some(object) if epoch >= image.epoch && is_same() => Ok(object.timeline()),\n",
+            },
+        ],
+        found_by: cluster("mending::what_is_written_while_a_key_is_put_right_stays"),
+    },
+    Mutant {
         name: "given-up-keys-are-the-same",
         what: "a key for which others were to lead is compared by epochs as any other",
         edits: &[Edit {
@@ -170,6 +197,16 @@ pub(super) const MUTANTS: &[Mutant] = &[
             to: "        drop::<KeyName>(given_up);\n",
         }],
         found_by: cluster("healing::a_damaged_key_for_which_others_lead_is_taken_from_them"),
+    },
+    Mutant {
+        name: "unreadable-is-an-error",
+        what: "what a device does not give is an error to readers, though others have it",
+        edits: &[Edit {
+            path: "crates/engine/src/damage.rs",
+            from: "        if error.code != Code::Io {\n",
+            to: "        if error.code != Code::Csum {\n",
+        }],
+        found_by: cluster("mending::what_a_device_does_not_give_comes_from_others"),
     },
     Mutant {
         name: "one-width-is-enough",

@@ -2,8 +2,9 @@
 
 use client::{ArrayObj, Client, Container, Object, Pool};
 use engine::StoreConfig;
-use env::{AlignedBuf, OpenOptions};
+use env::{AlignedBuf, Decay, DiskFaults, OpenOptions};
 use sim::{Cluster, ClusterSpec, members, seeds};
+use std::cell::{Cell, RefCell};
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
@@ -222,6 +223,42 @@ fn what_is_damaged_on_one_engine_is_put_right() {
     assert!(mended_by_readers > 0);
 }
 
+/// A sector that a device does not give was an error to whoever read it, though other members had what was in it, until the scrubber had come by.
+#[test]
+fn what_a_device_does_not_give_comes_from_others() {
+    let mut mended_by_readers = 0;
+    for seed in seeds(6) {
+        let class = ["RP_2GX", "RP_3GX", "EC_2P1GX"][seed as usize % 3];
+        let spec = ClusterSpec { seed, engines: 4, targets: 1 };
+        // What is read comes from devices.
+        let store = StoreConfig { data_cache_percent: Some(0), ..StoreConfig::default() };
+        let cluster = Cluster::start_healing(spec, store, Some(0)).unwrap();
+        cluster.block_on(async {
+            let client = cluster.client("c");
+            let cont =
+                cluster.container(&client, Durability::Wal, ContLayout::Plain).await.unwrap();
+            let pool = cont.pool().clone();
+            let mut things = Things::new(&cont, class, seed);
+            things.write(8).await;
+            let context = format!("seed {seed}, {class}");
+            let leader = cont.layout(things.array.oid).unwrap().members(0)[0];
+            let disk = cluster.world().disk(&Cluster::engine_name(leader.0 as usize));
+            // Of one that gives nothing at all the scrubber says nothing.
+            let mut draw = Draw(seed + 33);
+            for at in disk.filled_pages(Path::new(DATA)).into_iter().filter(|_| draw.next(3) == 0) {
+                disk.decay(Path::new(DATA), at, Decay::Unreadable);
+            }
+            things.check(&context).await;
+            mended_by_readers +=
+                stats(&pool).await.iter().map(|stat| stat.mended_count).sum::<u64>();
+            assert_eq!(scrub(&client, &pool).await.0, 0, "{context}");
+            things.check(&format!("{context}, whole")).await;
+            assert_eq!(difference(&client, &cont, &things).await, None, "{context}");
+        });
+    }
+    assert!(mended_by_readers > 0);
+}
+
 /// A leader is lost before it has said that all members have its last orders, and the next one has damage in the keys that these changed. What is settled with
 /// the others is what it has, so it must not wait for that before it puts a key right: it did, for good, and whoever asked it anything about the pool waited, too.
 #[test]
@@ -299,7 +336,7 @@ fn a_member_has_what_a_damaged_new_leader_never_got() {
             let array = ArrayObj { cont: theirs, ..things.array.clone() };
             let (net, node) = (SimNet::of(cluster.world()), Cluster::engine_name);
             net.cut(&node(lost.0 as usize), &node(next.0 as usize));
-            let (late, done) = (draw.bytes(LATE.len()), Rc::new(std::cell::Cell::new(false)));
+            let (late, done) = (draw.bytes(LATE.len()), Rc::new(Cell::new(false)));
             let (data, is_done) = (late.clone(), done.clone());
             other.env().spawn(async move {
                 let at = Recx { index: LATE.start as u64, count: LATE.len() as u64 };
@@ -430,8 +467,8 @@ fn writers_go_on_while_damage_is_put_right() {
             let pool = cont.pool().clone();
             let mut things = Things::new(&cont, class, seed);
             things.write(8).await;
-            let over = Rc::new(std::cell::Cell::new(false));
-            let written = Rc::new(std::cell::RefCell::new(None));
+            let over = Rc::new(Cell::new(false));
+            let written = Rc::new(RefCell::new(None));
             let (is_over, done, env) = (over.clone(), written.clone(), client.env().clone());
             client.env().spawn(async move {
                 while !is_over.get() {
@@ -461,6 +498,70 @@ fn writers_go_on_while_damage_is_put_right() {
             let things = written.take().unwrap();
             things.check(&format!("seed {seed}, {class}, at the end")).await;
             assert_eq!(difference(&client, &cont, &things).await, None, "seed {seed}");
+        });
+    }
+}
+
+/// A leader with damage takes another member's data of a key while somebody writes to it: what is written meanwhile is not undone by them.
+#[test]
+fn what_is_written_while_a_key_is_put_right_stays() {
+    for seed in seeds(4) {
+        let context = format!("seed {seed}");
+        let spec = ClusterSpec { seed, engines: 3, targets: 1 };
+        // What is read comes from devices, which take their time: others write meanwhile.
+        let store = StoreConfig { data_cache_percent: Some(0), ..StoreConfig::default() };
+        let cluster = Cluster::start_healing(spec, store, Some(0)).unwrap();
+        cluster.block_on(async {
+            let client = cluster.client("c");
+            let cont =
+                cluster.container(&client, Durability::Wal, ContLayout::Plain).await.unwrap();
+            let oid = cont.generate_oid(ObjType::MultiHashed, "RP_2G1".parse().unwrap(), 0, seed);
+            let object = cont.object(oid.unwrap());
+            let put = async |object: &Object, akey: &[u8], data: &[u8]| {
+                let value = UpdateValue::Single { bytes: data.len() as u64 };
+                let iods = vec![UpdateIod { akey, cond: Cond::NONE, value }];
+                object.update(None, Cond::NONE, b"key", iods, &[data]).await.unwrap();
+            };
+            let get = async |akey: &[u8], bytes: usize| {
+                let mut room = vec![0; bytes];
+                let want = FetchWant::Single { bytes_max: 1 << 20, inline_bytes_max: 0 };
+                let iods = vec![FetchIod { akey, want }];
+                object.fetch(None, Cond::NONE, b"key", iods, &mut [&mut room]).await.unwrap();
+                room
+            };
+            let mut draw = Draw(seed + 5);
+            let old = draw.bytes(10 * BLOCK);
+            put(&object, b"old", &old).await;
+            let leader = cont.layout(object.oid()).unwrap().members(0)[0];
+            let takes = Duration::from_millis(2);
+            let faults =
+                DiskFaults { latency_min: takes, latency_max: takes, ..DiskFaults::default() };
+            cluster.world().disk(&Cluster::engine_name(leader.0 as usize)).set_faults(faults);
+            let (over, written) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(0u64)));
+            let (is_over, count, env) = (over.clone(), written.clone(), client.env().clone());
+            let (theirs, mut pauses) = (cont.object(object.oid()), Draw(seed + 6));
+            client.env().spawn(async move {
+                while !is_over.get() {
+                    put(&theirs, &count.get().to_le_bytes(), b"new").await;
+                    count.set(count.get() + 1);
+                    env.sleep(Duration::from_millis(pauses.next(20))).await;
+                }
+                is_over.set(false);
+            });
+            for round in 0..4 {
+                assert!(flip_some(&cluster, leader.0 as usize, 300, &mut draw).await > 0);
+                assert!(get(b"old", old.len()).await == old, "{context}, round {round}");
+            }
+            over.set(true);
+            while over.get() {
+                client.env().sleep(Duration::from_millis(1)).await;
+            }
+            assert!(written.get() > 4, "{context}: nobody wrote");
+            for at in 0..written.get() {
+                assert_eq!(get(&at.to_le_bytes(), 3).await, b"new", "{context}: {at}");
+            }
+            let differs = members::difference(&client, &cont, object.oid()).await.unwrap();
+            assert_eq!(differs, None, "{context}");
         });
     }
 }
