@@ -172,6 +172,16 @@ pub(super) const MUTANTS: &[Mutant] = &[
         found_by: cluster("mending::a_member_has_what_a_damaged_new_leader_never_got"),
     },
     Mutant {
+        name: "joined-is-enough",
+        what: "a leader with suspicions of a key takes a member's data that may hide another change",
+        edits: &[Edit {
+            path: "crates/engine/src/damage.rs",
+            from: "            true => Closeness::Written,\n",
+            to: "            true => Closeness::Joined,\n",
+        }],
+        found_by: cluster("mending::a_member_has_what_a_damaged_new_leader_never_got"),
+    },
+    Mutant {
         name: "older-data-are-installed",
         what: "a leader with damage takes a member's data though an order has changed the key since",
         edits: &[
