@@ -93,6 +93,7 @@ pub fn der(code: Code) -> i32 {
         Code::NoMem | Code::NoLocks => DER_NOMEM,
         Code::WouldBlock | Code::Deadlock => DER_AGAIN,
         Code::NoData => DER_NONEXIST,
+        Code::Moved => DER_STALE,
     }
 }
 

@@ -63,7 +63,7 @@ pub fn scheme_of(redundancy: u32) -> Option<Scheme> {
 pub fn groups_number(groups: GroupCount) -> u32 {
     match groups {
         // DAOS has no word for a first part; without one it is the same class.
-        GroupCount::All | GroupCount::AllBeyond { .. } => GROUPS_ALL,
+        GroupCount::All | GroupCount::AllBeyond { .. } | GroupCount::AllPast { .. } => GROUPS_ALL,
         GroupCount::Count(count) => count,
     }
 }

@@ -12,19 +12,23 @@ use futures_util::future::LocalBoxFuture;
 use smallvec::SmallVec;
 use std::time::Duration;
 use transport::Answer;
-use types::{Code, CsumKind, Epoch, Error, Result, TargetId, Unit};
+use types::{Code, CsumKind, Epoch, Error, Oid, Result, TargetId, Unit};
 use wire::cell::NamedPart;
 use wire::footprint::Opens;
 use wire::link::Link;
 use wire::obj::{
     self, BatchReply, Op, OpReply, ReadCheck, ReadScope, Request, RequestKind, Sums, TxId, TxReply,
 };
+use wire::spread::MARKER;
 
 /// Pause before a transaction is tried again because a participant could not be reached.
 const ABSENCE_PAUSE: Duration = Duration::from_millis(20);
 
 /// Pause before it is looked again whether a member of a group serves.
 pub(crate) const LEADER_PAUSE: Duration = Duration::from_millis(200);
+
+/// Times that a batch follows dkeys to other units.
+const MOVES_MAX: u32 = 100;
 
 /// Times that data are asked for again, or sent again, after they differed from their sums.
 const MISMATCH_RETRIES: u32 = 2;
@@ -176,6 +180,34 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
+    /// Finds out how far dkeys of objects that spread have moved; true when some of what is here goes to other units now.
+    async fn follow_moves(&mut self) -> Result<bool> {
+        let of_ops = self.ops.iter().map(Op::oid);
+        let of_checks = self.checks.iter().map(|check| check.unit.object);
+        let mut oids: Vec<Oid> = of_ops.chain(of_checks).filter(|oid| oid.spreads()).collect();
+        oids.sort_unstable();
+        oids.dedup();
+        for oid in oids {
+            self.cont.learn_spread(oid).await?;
+        }
+        let mut has_moved = false;
+        for op in self.ops.iter_mut().filter(|op| op.oid().spreads()) {
+            let Some(dkey) = op.footprint().dkey().filter(|dkey| *dkey != MARKER) else { continue };
+            let unit = self.cont.known_unit_of(op.oid(), dkey)?;
+            has_moved |= unit != op.unit();
+            op.set_unit(unit);
+        }
+        for check in self.checks.iter_mut().filter(|check| check.unit.object.spreads()) {
+            let (ReadScope::Dkey(dkey) | ReadScope::Akey(dkey, _)) = check.of else { continue };
+            if dkey != MARKER {
+                let unit = self.cont.known_unit_of(check.unit.object, dkey)?;
+                has_moved |= unit != check.unit;
+                check.unit = unit;
+            }
+        }
+        Ok(has_moved)
+    }
+
     /// Gets a newer map if one of the units is of an object that this one does not know the placement epoch of; true if it knows
     /// all of them now.
     async fn learn(&self) -> bool {
@@ -216,7 +248,8 @@ impl<'a> Batch<'a> {
     /// Runs the batch. All or nothing.
     ///
     /// Errors: those of the conditions (`Exist`, `NonExist`, `NotEmpty`); `TxRestart` when a
-    /// check failed or a two-phase commit lost a conflict: read again and build a new batch.
+    /// check failed or a two-phase commit lost a conflict: read again and build a new batch; `Moved` when an op that is for a unit by its
+    /// own word asks for what is elsewhere.
     ///
     /// Boxed, so that it is compiled here once: as part of a future of others it would be made again in each crate and program
     /// that calls one of these.
@@ -245,7 +278,7 @@ impl<'a> Batch<'a> {
         if self.takes_cells {
             attempt.may_be_told_cells();
         }
-        let (mut has_asked, mut has_learned) = (false, false);
+        let (mut has_asked, mut has_learned, mut moves) = (false, false, 0);
         loop {
             let route = match self.route() {
                 // Somebody with a newer map made one of the objects.
@@ -275,6 +308,14 @@ impl<'a> Batch<'a> {
                 _ => Box::pin(self.run_on_several(&route, &mut attempt)).await,
             };
             match outcome {
+                // Nothing has taken effect. While dkeys move it may happen again.
+                Err(error) if error.code == Code::Moved && moves < MOVES_MAX => {
+                    moves += 1;
+                    if !Box::pin(self.follow_moves()).await? {
+                        return Err(error);
+                    }
+                    attempt.begin_anew(self.cont.client());
+                }
                 Err(error) if self.map_version() == route.map_version => {
                     // A target that does not hold what it held may be out of the newest map. Where others have that, too, it will
                     // be as soon as the control service has heard of it.

@@ -6,6 +6,7 @@ use crate::client::{Client, unexpected};
 use crate::first_part::KnownMarks;
 use crate::object::Object;
 use crate::pool::{HANDLE_NONE, Pool};
+use crate::spread::KnownSpreads;
 use crate::target::Ask;
 use async_recursion::async_recursion as boxed;
 use futures_util::future::try_join_all;
@@ -15,7 +16,9 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
-use types::{Code, ContId, Epoch, Error, ObjClass, ObjType, Oid, Rank, Result, TargetId, Unit};
+use types::{
+    Code, ContId, DkeyKind, Epoch, Error, ObjClass, ObjType, Oid, Rank, Result, TargetId, Unit,
+};
 use wire::control::{ContInfo, ControlReply, ControlRequest, Name, OpenMode};
 use wire::obj::{ObjectList, PoolShardStat, Request};
 
@@ -42,6 +45,7 @@ struct Inner {
     at: Epoch,
     layouts: RefCell<Vec<Option<CachedLayout>>>,
     marks: RefCell<KnownMarks>,
+    spreads: RefCell<KnownSpreads>,
     cells: CellsKnown,
 }
 
@@ -66,9 +70,9 @@ impl Container {
         let mut layouts = Vec::new();
         layouts.resize_with(LAYOUTS_CACHED, || None);
         let layouts = RefCell::new(layouts);
-        let marks = RefCell::default();
+        let (marks, spreads) = (RefCell::default(), RefCell::default());
         let (at, cells) = (Epoch::ZERO, CellsKnown::default());
-        Container(Rc::new(Inner { pool, handle, info, mode, at, layouts, marks, cells }))
+        Container(Rc::new(Inner { pool, handle, info, mode, at, layouts, marks, spreads, cells }))
     }
 
     /// A container that this or another process has opened: asks nobody, and closing it gives
@@ -91,6 +95,7 @@ impl Container {
             at: epoch,
             layouts: RefCell::new(layouts),
             marks: RefCell::default(),
+            spreads: RefCell::default(),
             cells: CellsKnown::default(),
         }))
     }
@@ -153,6 +158,7 @@ impl Container {
         user_lo: u64,
     ) -> Result<Oid> {
         placement::check_class(class, &self.0.info.props, &self.0.pool.map())?;
+        check_kind(kind, class)?;
         let epoch = self.0.info.placement_epoch;
         let oid = Oid::generate(user_hi, user_lo, kind, class, epoch);
         Ok(oid.with_cell_bytes(self.0.info.props.cell_bytes))
@@ -165,6 +171,7 @@ impl Container {
     pub fn new_oid(&self, kind: ObjType, class: ObjClass, number: u64) -> Result<Oid> {
         let map = self.0.pool.map();
         placement::check_class(class, &self.0.info.props, &map)?;
+        check_kind(kind, class)?;
         let oid = Oid::generate(0, number, kind, class, map.placement_epoch());
         Ok(oid.with_cell_bytes(self.0.info.props.cell_bytes))
     }
@@ -216,6 +223,11 @@ impl Container {
     /// Progressive arrays that are known to reach beyond their first part.
     pub(crate) fn marks(&self) -> &RefCell<KnownMarks> {
         &self.0.marks
+    }
+
+    /// Objects whose dkeys are known to have moved.
+    pub(crate) fn spreads_known(&self) -> &RefCell<KnownSpreads> {
+        &self.0.spreads
     }
 
     /// How often this client reached cells itself, through this handle and its clones.
@@ -273,7 +285,7 @@ impl Container {
         true
     }
 
-    /// The unit that holds `dkey`. A newer map is asked for if this one does not know when the object was made; `Stale` when nobody
+    /// The unit that holds `dkey`, of an object that spreads as far as is known. A newer map is asked for if this one does not know when the object was made; `Stale` when nobody
     /// knows.
     pub async fn unit_of(&self, oid: Oid, dkey: &[u8]) -> Result<Unit> {
         self.learn(oid).await;
@@ -294,6 +306,9 @@ impl Container {
 
     /// The unit that holds `dkey`, likewise.
     pub(crate) fn known_unit_of(&self, oid: Oid, dkey: &[u8]) -> Result<Unit> {
+        if oid.spreads() {
+            return self.known_unit_of_spreading(oid, dkey);
+        }
         Ok(oid.unit(self.layout(oid)?.group_of(oid, dkey) as u32))
     }
 
@@ -524,4 +539,12 @@ impl Container {
         let request = ControlRequest::ContClose { handle: self.0.handle };
         self.client().control(&request).await.map(|_| ())
     }
+}
+
+/// Only what is listed by the hashes of its dkeys can spread.
+fn check_kind(kind: ObjType, class: ObjClass) -> Result<()> {
+    if class.small_keys_max().is_some() && kind.dkey_kind() != DkeyKind::Hashed {
+        return Err(Error::inval(format!("class {class} is one of directories, not of files")));
+    }
+    Ok(())
 }

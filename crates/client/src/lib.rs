@@ -36,6 +36,7 @@ mod rebuild;
 mod runs;
 mod snaps;
 mod sparse;
+mod spread;
 mod sums;
 mod system;
 mod target;

@@ -9,11 +9,12 @@
 //! | dangling entry | the object of a directory, or the inode of a hard-linked file, is lost | removal of the entry |
 //! | wrong link count | the same | the count of names seen |
 //! | wrong parent | the same | the parent the directory is in |
+//! | misplaced names | names of a directory that spreads are in a unit in which they are not looked for: a defect | nothing |
 //! | hidden data | a progressive file's first target lost the mark that says there are data on others | the mark |
 
 use crate::create::insert;
 use crate::dir::DirAnchor;
-use crate::entry::Found;
+use crate::entry::{Found, reply_kind, retry};
 use crate::flags::OpenFlags;
 use crate::fs::{Dfs, Shared, fetch_inode, inline};
 use crate::inode::{Inode, S_IFDIR, S_IFREG};
@@ -61,6 +62,13 @@ pub enum Problem {
     Parent {
         /// What its marker says.
         stored: Oid,
+    },
+    /// A directory with `stored` names in its units, of which `seen` are where they are looked for.
+    Misplaced {
+        /// In all units.
+        stored: u64,
+        /// In listings.
+        seen: u64,
     },
     /// A progressive file that says nothing of the data it has beyond its first part.
     Hidden,
@@ -250,9 +258,13 @@ impl Checker<'_> {
         while let Some((dir, path)) = waiting.pop() {
             self.report.dir_count += 1;
             let mut anchor = DirAnchor::start();
+            // Before entries that lead nowhere are removed.
+            let stored = self.count_stored(dir).await?;
+            let (place, mut seen) = (path.clone(), 0);
             while !anchor.is_end() {
                 let shared = &self.fs.shared;
                 let page = shared.read_page(dir, &mut anchor, 1024, false).await?;
+                seen += page.len() as u64;
                 for (name, found) in page {
                     self.report.entry_count += 1;
                     let path = [&path[..], b"/", &name].concat();
@@ -281,8 +293,36 @@ impl Checker<'_> {
                     }
                 }
             }
+            if let Some(stored) = stored.filter(|stored| *stored != seen) {
+                self.found(Problem::Misplaced { stored, seen }, dir, &place, false);
+            }
         }
         Ok(())
+    }
+
+    /// Names of a directory that spreads in all its units: one that is not where it is looked for is in no listing. `None` for others.
+    async fn count_stored(&self, dir: Oid) -> Result<Option<u64>> {
+        let shared = &self.fs.shared;
+        // Units of the past are not looked at together.
+        if !dir.spreads() || shared.cont.at() != Epoch::ZERO {
+            return Ok(None);
+        }
+        let units = shared.cont.units(dir).await?;
+        let stored = retry(shared, async || {
+            // All at one epoch: they may be moving.
+            let mut batch = shared.cont.batch();
+            for &unit in &units {
+                batch.op(Op::Stat { unit });
+            }
+            let mut stored = 0;
+            for reply in batch.run().await?.replies()? {
+                let OpReply::Stat(stat) = reply else { return Err(reply_kind()) };
+                // What has anything has a marker.
+                stored += stat.dkey_count.saturating_sub(1);
+            }
+            Ok(stored)
+        });
+        stored.await.map(Some)
     }
 
     /// False when the directory's object is gone.
@@ -517,7 +557,7 @@ impl Checker<'_> {
             batch.op(Op::Update { unit: oid.first_unit(), dkey: RECORD, cond: Cond::NONE, iods });
         }
         if is_dir(oid) {
-            for unit in shared.cont.units(oid).await? {
+            for unit in shared.cont.units_in_use(oid).await? {
                 let (cond, iods) = (Cond::NONE, vec![inline(PARENT, &parent)]);
                 batch.op_of_unit(Op::Update { unit, dkey: MARKER, cond, iods });
             }

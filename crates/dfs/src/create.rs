@@ -140,7 +140,6 @@ impl Dfs {
         let shared = &self.shared;
         let class = options.class.or(at.inode.file_class).unwrap_or(shared.superblock.file_class);
         let (hint, _) = self.hint_of_new(at.oid, name, class).await?;
-        let entry = shared.cont.unit_of(at.oid, name).await?;
         let oid = shared.file_oid(class, hint).await?;
         let mut inode = self.new_inode(at, oid, S_IFREG | mode & 0o7777);
         inode.chunk_bytes = self.chunk_of_new(at, options)?;
@@ -153,6 +152,7 @@ impl Dfs {
         let made = retry(shared, async || {
             let must_open = opens && !opened_before.get();
             let first = oid.first_unit();
+            let entry = shared.cont.unit_of(at.oid, name).await?;
             let opens_here = must_open && shared.cont.are_together(entry, first).unwrap_or(false);
             if must_open && !opens_here {
                 let mut batch = shared.cont.batch();
@@ -350,7 +350,7 @@ impl Dfs {
         let attributes = self.inherit(&at, mode, &mut inode).await?;
         let raw = inode.encode(b"");
         let parent_raw = at.oid.to_bytes();
-        let units = shared.cont.units(oid).await?;
+        let units = shared.cont.units_in_use(oid).await?;
         retry(shared, async || {
             let mut batch = shared.cont.batch();
             insert_with(&mut batch, at.oid, name, &raw, &attributes);

@@ -1,7 +1,8 @@
 //! Listing directories.
 //!
 //! A listing walks the directory's shards one after the other, each in the server's own order
-//! (by hash of the name). Invariant: an entry that is there during the whole listing is listed
+//! (by hash of the name). A directory whose class lets it spread is one row of hashes, whatever shards its names are in
+//! ([`wire::spread`]): of its anchors the shard says nothing, and they stay valid while names move. Invariant: an entry that is there during the whole listing is listed
 //! exactly once, whatever else happens meanwhile. `.` and `..` are not listed.
 
 use crate::attr::Stat;
@@ -17,13 +18,15 @@ use wire::obj::{ListScope, Listed, Op, OpReply};
 
 /// Names and inodes asked for in one request, bytes.
 const PAGE_BYTES: u32 = 256 << 10;
+/// Times that a page follows names that move meanwhile.
+const MOVES_MAX: u32 = 100;
 /// First byte of a short anchor that holds a digest.
 const SHORT: u8 = 2;
 
 /// Where a listing stands, and where it ends. Good for any client, for ever.
 #[derive(Clone, Debug)]
 pub struct DirAnchor {
-    /// The directory's shard in hand.
+    /// The directory's shard in hand; 0 in one that spreads.
     shard: u32,
     /// First hash wanted of the shard in hand.
     hash_from: u64,
@@ -224,6 +227,26 @@ impl DirAnchor {
             self.shard += 1;
         }
     }
+
+    /// The first hash that is wanted next, in a directory that spreads.
+    fn hash_next(&self) -> u64 {
+        // The server's anchor is a byte and the name given last.
+        self.server.get(1..).map_or(self.hash_from, hash::bytes)
+    }
+
+    /// The same as [`DirAnchor::advance`] in a directory that spreads, when names with hashes up to `to` were wanted.
+    fn advance_to(&mut self, server: &[u8], last: Option<&[u8]>, to: u64) {
+        self.skip_to = None;
+        self.last = last.filter(|_| !server.is_empty()).map(NameMark::of);
+        self.server.clear();
+        self.server.extend_from_slice(server);
+        if server.is_empty() {
+            match to.checked_add(1).filter(|_| to < self.hash_last) {
+                Some(next) => self.hash_from = next,
+                None => self.end = true,
+            }
+        }
+    }
 }
 
 /// An entry of a directory, as a listing shows it.
@@ -288,18 +311,22 @@ impl Dfs {
         Ok(all)
     }
 
-    /// Shards of a directory: its units, each of which is listed by itself.
+    /// Shards of a directory: its units, each of which is listed by itself. One that can spread has one until it is known here to
+    /// have done so.
     #[boxed(?Send)]
     pub async fn shard_count(&self, dir: &Obj) -> Result<u32> {
         dir.require_dir()?;
-        Ok(self.shared.cont.units(dir.oid()).await?.len() as u32)
+        Ok(self.shared.cont.units_in_use(dir.oid()).await?.len() as u32)
     }
 
     /// Anchors for `parts` readers that together list every entry once.
     #[boxed(?Send)]
     pub async fn split(&self, dir: &Obj, parts: u32) -> Result<Vec<DirAnchor>> {
         dir.require_dir()?;
-        let shards = self.shared.cont.units(dir.oid()).await?.len();
+        let shards = match dir.oid().spreads() {
+            true => 1,
+            false => self.shared.cont.units(dir.oid()).await?.len(),
+        };
         Ok(DirAnchor::split(shards as u32, parts))
     }
 
@@ -308,7 +335,10 @@ impl Dfs {
     pub async fn anchor_at(&self, dir: &Obj, name: &[u8]) -> Result<DirAnchor> {
         dir.require_dir()?;
         types::limits::check_name(name)?;
-        let shard = self.shared.cont.unit_of(dir.oid(), name).await?.group;
+        let shard = match dir.oid().spreads() {
+            true => 0,
+            false => self.shared.cont.unit_of(dir.oid(), name).await?.group,
+        };
         Ok(DirAnchor { shard, hash_from: hash::bytes(name), ..DirAnchor::start() })
     }
 
@@ -347,21 +377,36 @@ impl Shared {
         }
         let cont = &self.cont;
         let units = cont.units(oid).await?;
-        let mut page = Vec::new();
+        let (mut page, mut moves) = (Vec::new(), 0);
         // Empty shards are passed over here rather than by the caller.
         while page.is_empty() && !anchor.end {
-            let Some(&unit) = units.get(anchor.shard as usize) else {
-                anchor.end = true;
-                break;
+            let (unit, hash_range) = match oid.spreads() {
+                true => {
+                    let (unit, to) = cont.unit_of_hash(oid, anchor.hash_next())?;
+                    (unit, (anchor.hash_from, to.min(anchor.hash_last)))
+                }
+                false => match units.get(anchor.shard as usize) {
+                    Some(&unit) => (unit, anchor.hash_range()),
+                    None => {
+                        anchor.end = true;
+                        break;
+                    }
+                },
             };
-            let scope =
-                ListScope::Dkeys { value_of: Some(INODE), follow, hash_range: anchor.hash_range() };
+            let scope = ListScope::Dkeys { value_of: Some(INODE), follow, hash_range };
             // Kept until the answer is there, so that a caller can try again after an error.
             let server = anchor.server.clone();
             let mut batch = cont.batch();
             let bytes_max = PAGE_BYTES;
             batch.op_of_unit(Op::List { unit, scope, anchor: &server, count_max, bytes_max });
-            let result = batch.run().await?;
+            let result = match batch.run().await {
+                // Where they are now is known with this answer.
+                Err(error) if error.code == Code::Moved && moves < MOVES_MAX => {
+                    moves += 1;
+                    continue;
+                }
+                other => other?,
+            };
             let replies = result.replies()?;
             let Some(OpReply::Listed { items, anchor: next, .. }) = replies.first() else {
                 return Err(reply_kind());
@@ -380,7 +425,10 @@ impl Shared {
                     page.push((Key::new(key), Found::from_link(value, epoch, tail, false)?));
                 }
             }
-            anchor.advance(next, last, units.len() as u32);
+            match oid.spreads() {
+                true => anchor.advance_to(next, last, hash_range.1),
+                false => anchor.advance(next, last, units.len() as u32),
+            }
         }
         Ok(page)
     }
@@ -419,6 +467,21 @@ mod tests {
         assert!(!anchor.is_end());
         anchor.advance(b"", Some(b"a"), 4);
         assert!(anchor.is_end());
+    }
+
+    #[test]
+    fn anchors_of_directories_that_spread_go_along_one_row_of_hashes() {
+        let mut anchor = DirAnchor::split(1, 2).remove(1);
+        assert_eq!((anchor.hash_next(), anchor.hash_last), (1 << 63, u64::MAX));
+        anchor.advance_to(b"\x01a", Some(b"a"), (1 << 63) + 9);
+        assert_eq!(anchor.hash_next(), hash::bytes(b"a"));
+        anchor.advance_to(b"", Some(b"b"), (1 << 63) + 9);
+        assert_eq!((anchor.hash_next(), anchor.is_end()), ((1 << 63) + 10, false));
+        anchor.advance_to(b"", None, u64::MAX);
+        assert!(anchor.is_end());
+        let mut first = DirAnchor::split(1, 2).remove(0);
+        first.advance_to(b"", None, (1 << 63) - 1);
+        assert!(first.is_end());
     }
 
     #[test]

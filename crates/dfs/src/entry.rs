@@ -320,7 +320,7 @@ impl Shared {
     }
 }
 
-/// Runs a transaction until it loses no conflict, with a short random pause after each loss.
+/// Runs a transaction until it loses no conflict, and no names of a directory that it needs as a whole move, with a short random pause after each loss.
 pub(crate) async fn retry<T>(
     shared: &Shared,
     mut run: impl AsyncFnMut() -> Result<T>,
@@ -328,7 +328,9 @@ pub(crate) async fn retry<T>(
     let mut tries = 0;
     loop {
         match run().await {
-            Err(error) if error.code == Code::TxRestart && tries < RETRIES_MAX => {
+            Err(error)
+                if matches!(error.code, Code::TxRestart | Code::Moved) && tries < RETRIES_MAX =>
+            {
                 tries += 1;
                 let env = shared.cont.client().env();
                 let pause_us_max = 50u64 << tries.min(7);

@@ -139,7 +139,7 @@ impl Dfs {
         if depth > query.depth_max {
             return Ok(Vec::new());
         }
-        let shards = self.shared.cont.units(dir.oid()).await?.len();
+        let shards = self.shared.cont.units_in_use(dir.oid()).await?.len();
         let anchors = self.split(&dir, shards.min(query.parallel.max(1)) as u32).await?;
         let part = |anchor| Part { dir: dir.clone(), path: path.clone(), depth, anchor };
         Ok(anchors.into_iter().map(part).collect())

@@ -113,7 +113,7 @@ impl Dfs {
             cond: Cond::NONE,
             iods: vec![inline(INODE, &inode)],
         });
-        for unit in cont.units(root).await? {
+        for unit in cont.units_in_use(root).await? {
             let (cond, iods) = (Cond::NONE, vec![inline(PARENT, &parent)]);
             batch.op_of_unit(Op::Update { unit, dkey: MARKER, cond, iods });
         }

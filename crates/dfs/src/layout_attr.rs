@@ -113,9 +113,12 @@ impl Dfs {
         self.require_writable()?;
         let chunk_bytes = change.chunk_bytes.map(check_chunk_bytes).transpose()?;
         let shared = &self.shared;
-        for class in [change.file_class, change.dir_class].into_iter().flatten().flatten() {
-            // Refuses at once what every later creation would be refused for.
-            shared.cont.generate_oid(ObjType::ArrayByte, class, 0, 0)?;
+        // Refuses at once what every later creation would be refused for.
+        for (kind, class) in [
+            (ObjType::ArrayByte, change.file_class.flatten()),
+            (ObjType::MultiHashed, change.dir_class.flatten()),
+        ] {
+            class.map(|class| shared.cont.generate_oid(kind, class, 0, 0)).transpose()?;
         }
         let found = shared.fetch_node(&dir.node).await?;
         let (location, found) = found.ok_or_else(|| Error::bare(Code::NonExist))?;

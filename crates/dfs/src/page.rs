@@ -8,9 +8,10 @@ use crate::attr::{Stat, stat_from};
 use crate::entry::{Found, reply_kind};
 use crate::fs::Shared;
 use crate::inode::Inode;
+use client::Container;
 use futures_util::future::try_join_all;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
-use types::{Error, Oid, Result};
+use types::{Error, Oid, Result, Unit};
 use wire::obj::{ObjectStat, Op, OpReply, Tail};
 
 /// Objects asked about in one request.
@@ -79,29 +80,63 @@ impl Shared {
     async fn stat_shards(&self, oids: &[Oid]) -> Result<Vec<Vec<ObjectStat>>> {
         let mut units = Vec::with_capacity(oids.len());
         for (at, oid) in oids.iter().enumerate() {
-            units.extend(self.cont.units(*oid).await?.into_iter().map(|unit| (unit, at)));
+            units.extend(self.cont.units_in_use(*oid).await?.into_iter().map(|unit| (unit, at)));
         }
-        let lots = self.cont.lots(units)?;
+        let mut shards = vec![Vec::new(); oids.len()];
+        let mut spread = self.stat_units(&units, &mut shards).await?;
+        // Of most directories that can spread the first unit has told all.
+        spread.retain(|at| shards[*at].len() == 1);
+        let mut more = Vec::new();
+        for at in spread {
+            let others = self.cont.units(oids[at]).await?.into_iter().skip(1);
+            more.extend(others.map(|unit| (unit, at)));
+        }
+        self.stat_units(&more, &mut shards).await?;
+        Ok(shards)
+    }
+
+    /// The facts of some units, each added to those of its object. Returns the objects whose first units say that they have spread.
+    async fn stat_units(
+        &self,
+        units: &[(Unit, usize)],
+        shards: &mut [Vec<ObjectStat>],
+    ) -> Result<Vec<usize>> {
+        let lots = self.cont.lots(units.iter().copied())?;
         let asked = lots.iter().flat_map(|lot| {
             lot.chunks(OBJECTS_PER_REQUEST).map(move |places| async move {
+                let can_tell = |unit: &Unit| unit.object.spreads() && unit.group == 0;
                 let mut batch = self.cont.batch();
                 for &(unit, _) in places {
                     batch.op(Op::Stat { unit });
                 }
+                for (unit, _) in places.iter().filter(|(unit, _)| can_tell(unit)) {
+                    batch.op_of_unit(Container::fetch_spread(unit.object));
+                }
                 let result = batch.run().await?;
-                let stats = result.replies()?.into_iter().map(|reply| match reply {
-                    OpReply::Stat(stat) => Ok(stat),
-                    _ => Err(reply_kind()),
-                });
-                Ok::<_, Error>((places, stats.collect::<Result<Vec<_>>>()?))
+                let mut replies = result.replies()?.into_iter();
+                let mut stats = Vec::with_capacity(places.len());
+                for reply in replies.by_ref().take(places.len()) {
+                    match reply {
+                        OpReply::Stat(stat) => stats.push(stat),
+                        _ => return Err(reply_kind()),
+                    }
+                }
+                let mut spread = Vec::new();
+                for (unit, at) in places.iter().filter(|(unit, _)| can_tell(unit)) {
+                    if self.cont.note_spread(unit.object, replies.next().as_ref())? {
+                        spread.push(*at);
+                    }
+                }
+                Ok::<_, Error>((places, stats, spread))
             })
         });
-        let mut shards = vec![Vec::new(); oids.len()];
-        for (places, stats) in try_join_all(asked).await? {
+        let mut all_spread = Vec::new();
+        for (places, stats, spread) in try_join_all(asked).await? {
+            all_spread.extend(spread);
             for (&(_, at), stat) in places.iter().zip(stats) {
                 shards[at].push(stat);
             }
         }
-        Ok(shards)
+        Ok(all_spread)
     }
 }

@@ -170,7 +170,7 @@ impl Dfs {
                 return Err(Error::bare(Code::NotDir));
             }
             self.check_sticky(dir, &found.inode)?;
-            let units = shared.cont.units(found.inode.oid).await?;
+            let units = shared.cont.units_in_use(found.inode.oid).await?;
             let mut batch = shared.cont.batch();
             batch.check(ReadCheck {
                 unit: parent.first_unit(),
@@ -264,10 +264,18 @@ pub(crate) fn drop_name<'a>(batch: &mut Batch<'a>, found: &Found, raw: &'a [u8],
     }
 }
 
-/// Removes all units of a directory's object, provided that it is empty.
+/// Removes all units of a directory's object that are in use, provided that it is empty. `Moved` when more of them are, after which that is
+/// known here.
 pub(crate) fn punch_dir(batch: &mut Batch<'_>, units: &[Unit]) {
     for &unit in units {
-        let cond = Cond::OBJ_EMPTY.and(Cond::OBJ_EXISTS);
+        let mut cond = Cond::OBJ_EMPTY;
+        // One that is spreading is not in all of them yet.
+        if unit.group == 0 || !unit.object.spreads() {
+            cond = cond.and(Cond::OBJ_EXISTS);
+        }
+        if units.len() > 1 {
+            cond = cond.and(Cond::ALL_GROUPS);
+        }
         batch.op(Op::PunchObj { unit, cond, besides: MARKER });
     }
 }

@@ -144,7 +144,9 @@ impl Dfs {
         let (raw, parent_raw) = (self.moved_record(&moved), to.dir.to_bytes());
         let fewer = replaced.as_ref().map(|found| less_one_name(found, shared.now_ns()));
         let freed = match &replaced {
-            Some(found) if found.inode.is_dir() => shared.cont.units(found.inode.oid).await?,
+            Some(found) if found.inode.is_dir() => {
+                shared.cont.units_in_use(found.inode.oid).await?
+            }
             _ => Vec::new(),
         };
         let mut batch = shared.cont.batch();

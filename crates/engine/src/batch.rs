@@ -482,6 +482,7 @@ impl Target {
             self.carry_out(plan.after);
             self.note_cells(ctx, batch);
             self.fold_soon(batch.pool, ctx);
+            self.spread_soon(batch.pool, ctx, batch.cont, &batch.ops);
             ctx.shard.durable(lsn).await?;
             sent.settled().await?;
             answer.truncate(sums_at);
@@ -547,6 +548,7 @@ impl Target {
         } else {
             // What a snapshot shows does not change; conditions of fetches are met while planning.
             require_reads_only(batch)?;
+            ctx.shard.view_at(batch.cont, batch.at)?.check_places(&batch.ops)?;
         }
         self.plan(ctx, batch)
     }

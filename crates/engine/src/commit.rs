@@ -34,6 +34,9 @@ use vos::Lsn;
 use wire::Header;
 use wire::obj::{Batch, Request, TxId};
 
+/// What a transaction of this target relies on beside its checks.
+pub(crate) type Premise<'a> = dyn Fn() -> Result<()> + 'a;
+
 /// Pauses between attempts to ask for or to tell a decision.
 const PAUSES: Pauses = Pauses { min: Duration::from_millis(5), max: Duration::from_secs(1) };
 
@@ -102,7 +105,7 @@ impl Target {
             return Err(Error::new(Code::Closed, "its client has come again"));
         }
         self.committing.borrow_mut().insert(tx, Vec::new());
-        let outcome = self.coordinate(pool, &ctx, tx, &parts, data).await;
+        let outcome = self.coordinate(pool, &ctx, Some(tx), &parts, data, None).await;
         let waiting = self.committing.borrow_mut().remove(&tx).unwrap_or_default();
         for waiting in waiting {
             let _ = waiting.send(());

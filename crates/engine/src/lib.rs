@@ -64,6 +64,7 @@ mod reply;
 pub mod rights;
 mod scrub;
 mod session;
+mod spread;
 mod stopped;
 mod streams;
 mod summed_line;

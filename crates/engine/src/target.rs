@@ -101,6 +101,7 @@ pub(crate) struct TargetPool {
     pub is_unsure: Cell<bool>,
     /// The same of targets that are lost, until this time by the target's clock.
     pub inherits_until: Cell<Duration>,
+    pub spreading: crate::spread::Spreading,
     /// Stripes are being folded, and looked for.
     pub is_folding: Cell<bool>,
     pub is_looking_for_folds: Cell<bool>,
@@ -160,6 +161,7 @@ impl TargetPool {
             awaited: RefCell::new(HashSet::default()),
             is_unsure: Cell::new(false),
             inherits_until: Cell::new(Duration::ZERO),
+            spreading: Default::default(),
             is_folding: Cell::new(false),
             is_looking_for_folds: Cell::new(false),
             is_auditing_cells: Cell::new(false),

@@ -32,6 +32,10 @@ pub fn all() -> Vec<Target> {
             let head = [&b"AZO1"[..], &CONT, &[3, 0, 0, 0], &[9; 16], &[4, 0], b"name"].concat();
             [&INODE[..], &[], &[1]].iter().map(|inode| [&head, *inode].concat()).collect()
         }),
+        target("spread", spread, || {
+            let spread = wire::spread::Spread { own_first: 1, own_last: 2, reached: 3 };
+            vec![spread.encode().to_vec()]
+        }),
         target("dir-anchor", dir_anchor, || vec![DirAnchor::start().to_bytes()]),
         target("short-dir-anchor", short_dir_anchor, || {
             let mut marked = DirAnchor::start().to_bytes();
@@ -96,6 +100,14 @@ fn dfs_superblock(bytes: &[u8]) {
     if let Ok(superblock) = Superblock::decode(bytes) {
         let again = Superblock::decode(&superblock.encode()).expect("what we write can be read");
         assert_eq!(again, superblock);
+    }
+}
+
+fn spread(bytes: &[u8]) {
+    if let Some(spread) = wire::spread::Spread::decode(bytes) {
+        assert_eq!(spread.encode(), bytes);
+        let moved = spread.moved(false);
+        assert!(moved.is_none_or(|range| range.0 <= range.1));
     }
 }
 

@@ -75,7 +75,7 @@ fn layout_of(oid: Oid, class: ObjClass, kept: usize, map: &PoolMap) -> Result<La
     }
     let groups_max = lots.len() / width;
     let group_count = match class.groups {
-        GroupCount::All | GroupCount::AllBeyond { .. } => groups_max,
+        GroupCount::All | GroupCount::AllBeyond { .. } | GroupCount::AllPast { .. } => groups_max,
         GroupCount::Count(count) => groups_max.min(count as usize),
     };
     if width == 1 && group_count < lots.len() {
@@ -117,7 +117,7 @@ impl Layout {
     /// dkeys that are not eight bytes long, go by hash.
     ///
     /// Of progressive arrays this is the group of what lies beyond the first part. Dkey 0, which is no chunk, is in
-    /// group 0 with the first part.
+    /// group 0 with the first part. Of objects that spread it is the group that holds the dkey when they have.
     pub fn group_of(&self, oid: Oid, dkey: &[u8]) -> usize {
         let count = self.group_count() as u64;
         if count == 1 {
@@ -133,9 +133,23 @@ impl Layout {
                 None => (number.wrapping_sub(1) % count) as usize,
             };
         }
+        if oid.spreads() {
+            return self.group_of_hash(hash::bytes(dkey));
+        }
         // Mixed once more, so that the dkeys of one group still spread over all hash values
         // that a target orders them by.
         ((hash::mix(hash::bytes(dkey)) as u128 * count as u128) >> 64) as usize
+    }
+
+    /// The group that has the dkeys with a hash, of an object that has spread: the order of hashes is that of groups.
+    pub fn group_of_hash(&self, hash: u64) -> usize {
+        ((hash as u128 * self.group_count() as u128) >> 64) as usize
+    }
+
+    /// The least and the greatest hash of such a group.
+    pub fn hashes_of(&self, group: usize) -> (u64, u64) {
+        let first = |group: usize| ((group as u128) << 64).div_ceil(self.group_count() as u128);
+        (first(group) as u64, (first(group + 1) - 1) as u64)
     }
 
     /// The group of the `turn`th place of a progressive array's round. Objects with ids one after the other begin at turns

@@ -479,7 +479,9 @@ proptest! {
             Ok(layout) => {
                 let groups_max = map.targets.len() / width;
                 let groups = match class.groups {
-                    types::GroupCount::All | types::GroupCount::AllBeyond { .. } => groups_max,
+                    types::GroupCount::All
+                    | types::GroupCount::AllBeyond { .. }
+                    | types::GroupCount::AllPast { .. } => groups_max,
                     types::GroupCount::Count(count) => groups_max.min(count as usize),
                 };
                 prop_assert_eq!(layout.group_count(), groups);
@@ -527,6 +529,26 @@ proptest! {
         if let Ok(cells) = cell_layout(object, &map) {
             assert_apart(&cells, &map);
         }
+    }
+
+    /// The groups of an object that spreads have the hashes one after the other, each as many as the others.
+    #[test]
+    fn groups_of_what_spreads_are_ranges_of_hashes(targets in 1..40u32, number: u64, name: Vec<u8>) {
+        let object = Oid::generate(1, number, ObjType::MultiHashed, "SX@8".parse().unwrap(), 0);
+        let layout = layout(object, &flat(targets)).unwrap();
+        prop_assert_eq!(layout.group_count(), targets as usize);
+        let mut next = 0u128;
+        for group in 0..layout.group_count() {
+            let (first, last) = layout.hashes_of(group);
+            prop_assert_eq!(first as u128, next);
+            prop_assert_eq!((layout.group_of_hash(first), layout.group_of_hash(last)), (group, group));
+            let even = (1u128 << 64) / targets as u128;
+            prop_assert!(last as u128 + 1 - next - even <= 1);
+            next = last as u128 + 1;
+        }
+        prop_assert_eq!(next, 1 << 64);
+        let (first, last) = layout.hashes_of(layout.group_of(object, &name));
+        prop_assert!((first..=last).contains(&hash::bytes(&name)));
     }
 
     /// What many progressive files have beyond their first parts is the same on each target, wherever their first

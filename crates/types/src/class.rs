@@ -90,6 +90,9 @@ pub enum GroupCount {
     /// As many, but the first 2^`first_log2` bytes of an array are in the first group, whatever its
     /// chunks are; [`FIRST_PART_LOG2_MIN`] to [`FIRST_PART_LOG2_MAX`].
     AllBeyond { first_log2: u8 },
+    /// Of directories: as many, but all in the first group until there are more than 2^`keys_log2` dkeys, at most
+    /// [`LARGE_KEYS_LOG2_MAX`]; from then on they move.
+    AllPast { keys_log2: u8 },
 }
 
 /// The smallest first part of a progressive array is a block: 4 KiB.
@@ -98,14 +101,19 @@ pub const FIRST_PART_LOG2_MIN: u8 = 12;
 pub const FIRST_PART_LOG2_MAX: u8 = 30;
 /// What the codes of progressive group counts begin with.
 const BEYOND_CODE: u8 = 64;
+/// An object is large with 2^30 dkeys at the latest.
+pub const LARGE_KEYS_LOG2_MAX: u8 = 30;
+/// What the codes of group counts that depend on the number of dkeys begin with.
+const PAST_CODE: u8 = 96;
 
 impl GroupCount {
     /// One byte for object ids: even 2k for 2^k, odd 2k+1 for 3·2^k, 255 for all, 64 + k for all
-    /// beyond 2^k bytes.
+    /// beyond 2^k bytes, 96 + k for all past 2^k dkeys.
     pub fn code(self) -> u8 {
         match self {
             GroupCount::All => 255,
             GroupCount::AllBeyond { first_log2 } => BEYOND_CODE + first_log2,
+            GroupCount::AllPast { keys_log2 } => PAST_CODE + keys_log2,
             GroupCount::Count(n) if n.is_power_of_two() => 2 * n.trailing_zeros() as u8,
             GroupCount::Count(n) => 2 * n.trailing_zeros() as u8 + 1,
         }
@@ -116,6 +124,7 @@ impl GroupCount {
         match code {
             255 => Some(GroupCount::All),
             76..=94 => Some(GroupCount::AllBeyond { first_log2: code - BEYOND_CODE }),
+            96..=126 => Some(GroupCount::AllPast { keys_log2: code - PAST_CODE }),
             0..=30 if code.is_multiple_of(2) => Some(GroupCount::Count(1 << (code / 2))),
             0..=27 => Some(GroupCount::Count(3 << (code / 2))),
             _ => None,
@@ -150,7 +159,16 @@ impl ObjClass {
     pub fn first_part_bytes(self) -> Option<u64> {
         match self.groups {
             GroupCount::AllBeyond { first_log2 } => Some(1 << first_log2),
-            GroupCount::All | GroupCount::Count(_) => None,
+            GroupCount::All | GroupCount::Count(_) | GroupCount::AllPast { .. } => None,
+        }
+    }
+
+    /// With more dkeys than this an object is in all groups and not in the first alone; `None` for classes whose objects are
+    /// always in the same.
+    pub fn small_keys_max(self) -> Option<u64> {
+        match self.groups {
+            GroupCount::AllPast { keys_log2 } => Some(1 << keys_log2),
+            GroupCount::All | GroupCount::Count(_) | GroupCount::AllBeyond { .. } => None,
         }
     }
 
@@ -218,6 +236,7 @@ impl fmt::Display for ObjClass {
             GroupCount::AllBeyond { first_log2 } => {
                 write!(f, "X+{}KiB", (1u64 << first_log2) >> 10)
             }
+            GroupCount::AllPast { keys_log2 } => write!(f, "X@{}", 1u64 << keys_log2),
             GroupCount::Count(n) => write!(f, "{n}"),
         }
     }
@@ -230,7 +249,7 @@ impl FromStr for ObjClass {
     fn from_str(text: &str) -> Result<ObjClass> {
         parse(&text.to_ascii_uppercase()).ok_or_else(|| {
             Error::inval(format!(
-                "'{text}' is not an object class (examples: S1, S4, SX, SX+1MiB, RP_2G1, RP_3GX, EC_4P2GX)"
+                "'{text}' is not an object class (examples: S1, S4, SX, SX+1MiB, SX@8192, RP_2G1, RP_3GX, EC_4P2GX)"
             ))
         })
     }
@@ -245,6 +264,12 @@ fn parse(text: &str) -> Option<ObjClass> {
             let known = FIRST_PART_LOG2_MIN..=FIRST_PART_LOG2_MAX;
             (bytes.is_power_of_two() && known.contains(&first_log2))
                 .then_some(GroupCount::AllBeyond { first_log2 })
+        }
+        _ if text.starts_with("X@") => {
+            let keys = decimal(text.strip_prefix("X@")?)?;
+            let keys_log2 = keys.checked_ilog2()? as u8;
+            (keys.is_power_of_two() && keys_log2 <= LARGE_KEYS_LOG2_MAX)
+                .then_some(GroupCount::AllPast { keys_log2 })
         }
         digits => GroupCount::checked(number(digits)?),
     };
@@ -266,10 +291,15 @@ fn parse(text: &str) -> Option<ObjClass> {
     Some(ObjClass { scheme: Scheme::Striped, groups: groups(count)? })
 }
 
-/// Plain decimal digits without sign or leading zero.
+/// Plain decimal digits without sign or leading zero, at most five.
 fn number(text: &str) -> Option<u32> {
+    (text.len() <= 5).then(|| decimal(text))?
+}
+
+/// Plain decimal digits without sign or leading zero.
+fn decimal(text: &str) -> Option<u32> {
     let plain = !text.is_empty()
-        && text.len() <= 5
+        && text.len() <= 10
         && text.bytes().all(|b| b.is_ascii_digit())
         && !text.starts_with('0');
     plain.then(|| text.parse().ok())?
@@ -341,6 +371,20 @@ mod tests {
         assert_eq!("sx+1m".parse::<ObjClass>().unwrap(), ObjClass::PROGRESSIVE);
         assert_eq!(ObjClass::PROGRESSIVE.at_least(1).to_string(), "RP_2GX+1MiB");
         for bad in ["SX+", "SX+0", "SX+2KiB", "SX+2GiB", "SX+3MiB", "S4+1MiB", "SX+1MiB+1MiB"] {
+            assert!(bad.parse::<ObjClass>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn classes_of_directories_that_grow_have_names_and_codes() {
+        for (name, keys) in [("SX@1", 1), ("SX@8192", 8192), ("RP_2GX@1073741824", 1 << 30)] {
+            let class: ObjClass = name.parse().unwrap();
+            assert_eq!((class.to_string(), class.small_keys_max()), (name.into(), Some(keys)));
+            assert_eq!(class.first_part_bytes(), None);
+            assert_eq!(GroupCount::from_code(class.groups.code()), Some(class.groups));
+        }
+        assert_eq!("SX@8192".parse::<ObjClass>().unwrap().at_least(1).to_string(), "RP_2GX@8192");
+        for bad in ["SX@", "SX@0", "SX@3", "SX@08", "SX@2147483648", "SX@8K", "S4@8"] {
             assert!(bad.parse::<ObjClass>().is_err(), "{bad}");
         }
     }

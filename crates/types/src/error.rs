@@ -83,6 +83,8 @@ pub enum Code {
     NoLocks = 37,
     /// There is nothing from this offset on.
     NoData = 38,
+    /// Another group of the object has these dkeys by now, or has them still: ask where they are.
+    Moved = 39,
 }
 
 impl Code {
@@ -95,7 +97,7 @@ impl Code {
             Code::NoSpace => 28,
             Code::NoPerm => 1,
             Code::Busy => 16,
-            Code::Stale | Code::TxRestart => 11,
+            Code::Stale | Code::TxRestart | Code::Moved => 11,
             Code::TimedOut => 110,
             Code::Unreach => 113,
             Code::NotSupported => 95,
@@ -222,6 +224,7 @@ fn describe(code: Code) -> &'static str {
         Code::Deadlock => "would wait for ever",
         Code::NoLocks => "too many locks",
         Code::NoData => "nothing from this offset on",
+        Code::Moved => "in another group of the object",
     }
 }
 

@@ -8,7 +8,7 @@
 //! | 63 | 1 | placed by hint: only the low half of `hi` decides the first group's target |
 //! | 62..56 | 7 | object type |
 //! | 55..48 | 8 | redundancy scheme |
-//! | 47..40 | 8 | number of redundancy groups (code, 255 = all targets, 64 + k = all beyond 2^k bytes) |
+//! | 47..40 | 8 | number of redundancy groups (code, 255 = all targets, 64 + k = all beyond 2^k bytes, 96 + k = all past 2^k dkeys) |
 //! | 39..32 | 8 | placement epoch |
 
 use crate::{Error, GroupCount, ObjClass, Result, Scheme, hash};
@@ -283,8 +283,21 @@ impl Oid {
     pub fn first_part_bytes(self) -> Option<u64> {
         match GroupCount::from_code((self.hi >> GROUPS_SHIFT) as u8)? {
             GroupCount::AllBeyond { first_log2 } => Some(1 << first_log2),
-            GroupCount::All | GroupCount::Count(_) => None,
+            GroupCount::All | GroupCount::Count(_) | GroupCount::AllPast { .. } => None,
         }
+    }
+
+    /// With more dkeys than this it is in all of its groups and not in the first alone, if its class is such a one.
+    pub fn small_keys_max(self) -> Option<u64> {
+        match GroupCount::from_code((self.hi >> GROUPS_SHIFT) as u8)? {
+            GroupCount::AllPast { keys_log2 } => Some(1 << keys_log2),
+            GroupCount::All | GroupCount::Count(_) | GroupCount::AllBeyond { .. } => None,
+        }
+    }
+
+    /// True when its class lets its dkeys move to further groups once they are many.
+    pub fn spreads(self) -> bool {
+        self.small_keys_max().is_some()
     }
 
     /// An id whose only group is placed as this one's first group is: enough to find its first unit, without

@@ -10,10 +10,12 @@ use wire::obj::{Cond, FetchWant, Op, ReadCheck, ReadScope, UpdateValue};
 
 use crate::index::Container;
 use crate::index::slot::{AkeyRef, DkeyRef};
+use crate::spread;
 
-/// `TxRestart` when something read has changed; else the code of the first condition that does
+/// `Moved` when something is to be looked for in another unit; `TxRestart` when something read has changed; else the code of the first condition that does
 /// not hold, in the order of the ops.
 pub(crate) fn check(cont: &Container, checks: &[ReadCheck<'_>], ops: &[Op<'_>]) -> Result<()> {
+    spread::check(cont, Epoch::ZERO, checks, ops)?;
     for check in checks {
         if epoch_of(cont, check) != check.seen {
             return Err(Error::bare(Code::TxRestart));
@@ -78,6 +80,8 @@ pub(crate) fn check_op(cont: &Container, op: &Op<'_>, before: &[Op<'_>]) -> Resu
                 let beside = object.dkey(besides).is_some() as u64;
                 require(object.dkey_count == beside, Code::NotEmpty)?;
             }
+            let of_all = !cond.has(Cond::OBJ_EMPTY) || cond.has(Cond::ALL_GROUPS);
+            require(of_all || !spread::has_begun(cont, op.unit()), Code::Moved)?;
         }
         Op::PunchDkeys { cond, dkeys, .. } => {
             check_common(object.is_some(), None, Cond(cond.0 & Cond::OBJ_EXISTS.0))?;

@@ -263,7 +263,8 @@ impl DataCache {
         let targets = self.room.target_count;
         let parts = match object.class().map(|class| class.groups) {
             Ok(GroupCount::Count(groups)) => groups.clamp(1, targets),
-            Ok(GroupCount::All | GroupCount::AllBeyond { .. }) | Err(_) => targets,
+            Ok(GroupCount::All | GroupCount::AllBeyond { .. } | GroupCount::AllPast { .. })
+            | Err(_) => targets,
         };
         self.settings.get().object_bytes_max / u64::from(parts)
     }

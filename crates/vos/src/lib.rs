@@ -69,6 +69,7 @@ mod segments;
 mod shard;
 mod space;
 mod space_count;
+mod spread;
 mod store;
 mod stripe;
 mod sums;

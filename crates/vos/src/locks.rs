@@ -4,12 +4,14 @@
 //! its checks and conditions saw, or see what it will change. Locks are per dkey, or on the
 //! whole object for what concerns its set of dkeys. An `OBJ_EXISTS` condition alone (a create in
 //! a directory) takes a weak lock that only a whole-object change conflicts with, so that
-//! creates in one directory do not wait for each other. Nothing waits here: the caller retries.
+//! creates in one directory do not wait for each other. Dkeys that a transaction moves to another unit ([`crate::spread`]) are locked by
+//! their hashes, for nobody may make one of them meanwhile where it is not looked for afterwards. Nothing waits here: the caller retries.
 
 use types::map::HashMap;
-use types::{ContId, Key, Unit};
+use types::{ContId, Key, Unit, hash};
 use wire::footprint::Extent;
 use wire::obj::{Op, ReadCheck, ReadScope};
+use wire::spread::MARKER;
 
 /// How much of an object, and how.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -31,6 +33,8 @@ pub(crate) enum Part {
     DkeyShared(Key),
     /// One dkey, to change.
     DkeyExclusive(Key),
+    /// All dkeys with a hash from one to another, there or not, to move; the marker of an object that spreads is none of them.
+    Moving(u64, u64),
 }
 
 /// Counts of holders.
@@ -43,6 +47,8 @@ struct ObjectLocks {
     dkeys_exclusive: u32,
     /// Shared and exclusive holders of each dkey.
     dkeys: HashMap<Key, (u32, u32)>,
+    /// Hashes of what is moved.
+    moving: Vec<(u64, u64)>,
 }
 
 #[derive(Debug, Default)]
@@ -62,14 +68,25 @@ impl LockTable {
             return true;
         }
         let dkey = |key: &Key| held.dkeys.get(key).copied().unwrap_or((0, 0));
+        let is_in = |key: &Key, range: &(u64, u64)| {
+            let hash = hash::bytes(key);
+            &**key != MARKER && range.0 <= hash && hash <= range.1
+        };
+        let moves = |key: &Key| held.moving.iter().any(|range| is_in(key, range));
         match &claim.of {
             Part::Exists => false,
-            Part::AllShared => held.dkeys_exclusive > 0,
+            Part::AllShared => held.dkeys_exclusive > 0 || !held.moving.is_empty(),
             Part::AllExclusive => {
-                held.exists + held.all_shared + held.dkeys_shared + held.dkeys_exclusive > 0
+                let some = held.exists + held.all_shared + held.dkeys_shared + held.dkeys_exclusive;
+                some > 0 || !held.moving.is_empty()
             }
-            Part::DkeyShared(key) => dkey(key).1 > 0,
-            Part::DkeyExclusive(key) => held.all_shared > 0 || dkey(key) != (0, 0),
+            Part::DkeyShared(key) => dkey(key).1 > 0 || moves(key),
+            Part::DkeyExclusive(key) => held.all_shared > 0 || dkey(key) != (0, 0) || moves(key),
+            Part::Moving(from, to) => {
+                held.all_shared > 0
+                    || !held.moving.is_empty()
+                    || held.dkeys.keys().any(|key| is_in(key, &(*from, *to)))
+            }
         }
     }
 
@@ -93,6 +110,7 @@ impl LockTable {
                 held.dkeys_exclusive += 1;
                 held.dkeys.entry(key.clone()).or_default().1 += 1;
             }
+            Part::Moving(from, to) => held.moving.push((*from, *to)),
         }
     }
 
@@ -119,9 +137,13 @@ impl LockTable {
                 held.dkeys_exclusive -= 1;
                 drop_dkey(&mut held.dkeys, key, true);
             }
+            Part::Moving(from, to) => {
+                let place = held.moving.iter().position(|range| *range == (*from, *to));
+                held.moving.swap_remove(place.expect("unlock: the range is held"));
+            }
         }
         let all = held.exists + held.all_shared + held.all_exclusive;
-        if all + held.dkeys_shared + held.dkeys_exclusive == 0 {
+        if all + held.dkeys_shared + held.dkeys_exclusive == 0 && held.moving.is_empty() {
             self.objects.remove(&slot);
         }
     }
@@ -150,6 +172,9 @@ pub(crate) fn claims(checks: &[ReadCheck<'_>], ops: &[Op<'_>], each: &mut dyn Fn
         // Who claims all of the object claims that it is there.
         if at.needs_object && extent != Extent::All {
             claim(Part::Exists);
+        }
+        if let Some((from, to)) = crate::spread::moves(op) {
+            claim(Part::Moving(from, to));
         }
         let dkey = |dkey: &[u8]| match exclusive {
             true => Part::DkeyExclusive(Key::new(dkey)),
@@ -225,6 +250,7 @@ mod tests {
                 Part::AllExclusive => "A".to_string(),
                 Part::DkeyShared(key) => format!("k:{}", key.escape_ascii()),
                 Part::DkeyExclusive(key) => format!("K:{}", key.escape_ascii()),
+                Part::Moving(from, to) => format!("m:{from}-{to}"),
             });
         });
         told.join(" ")
@@ -251,8 +277,26 @@ mod tests {
     }
 
     #[test]
+    fn who_notes_how_far_dkeys_have_moved_claims_those_that_move() {
+        let class = "SX@8".parse().unwrap();
+        let oid = types::Oid::generate(1, 2, types::ObjType::MultiHashed, class, 0);
+        let note = wire::spread::Spread { own_first: 10, own_last: 19, reached: 30 }.encode();
+        let told = |unit: Unit, dkey: &[u8], akey: &[u8]| {
+            let value = wire::obj::UpdateValue::Inline(&note);
+            let iods = vec![wire::obj::UpdateIod { akey, cond: wire::obj::Cond::NONE, value }];
+            claimed(&Op::Update { unit, dkey, cond: wire::obj::Cond::NONE, iods })
+        };
+        assert_eq!(told(oid.unit(0), MARKER, wire::spread::REACHED), "m:20-30 K:/");
+        assert_eq!(told(oid.unit(1), MARKER, wire::spread::REACHED), "m:10-19 K:/");
+        assert_eq!(told(oid.unit(0), MARKER, b"p"), "K:/");
+        assert_eq!(told(oid.unit(0), b"name", wire::spread::REACHED), "K:name");
+        assert_eq!(told(UNIT, MARKER, wire::spread::REACHED), "K:/");
+    }
+
+    #[test]
     fn the_table_of_conflicts() {
         use Part::*;
+        let hash = hash::bytes(b"a");
         let parts = [
             Exists,
             AllShared,
@@ -261,11 +305,12 @@ mod tests {
             DkeyExclusive(key("a")),
             DkeyShared(key("b")),
             DkeyExclusive(key("b")),
+            Moving(hash, hash),
         ];
         // One row per part held, one letter per part asked for.
         let want = [
-            "..X....", //
-            "..X.X.X", "XXXXXXX", "..X.X..", ".XXXX..", "..X...X", ".XX..XX",
+            "..X.....", //
+            "..X.X.XX", "XXXXXXXX", "..X.X..X", ".XXXX..X", "..X...X.", ".XX..XX.", ".XXXX..X",
         ];
         for (held, row) in parts.iter().zip(want) {
             let mut table = LockTable::default();

@@ -25,7 +25,7 @@ use crate::index::page::{PageId, PagePlace};
 use crate::pages::decode;
 use crate::shard::PoolShard;
 use crate::view::View;
-use crate::{Lsn, check};
+use crate::{Lsn, check, spread};
 
 /// Memory for the index of a target, if nothing else is said, bytes.
 pub const METADATA_CACHE_DEFAULT: u64 = 1 << 30;
@@ -249,6 +249,7 @@ impl PoolShard {
         for check in checks {
             check::epoch_of(container, check);
         }
+        spread::touch(container, at, checks, ops);
         let cont = container.id;
         for op in ops {
             // What this finds is of no interest; that it looked is.

@@ -456,7 +456,7 @@ impl PoolShard {
 
     /// Evaluates read checks, conditions and kinds of values against the present state.
     ///
-    /// `TxRestart` for a read check; `Exist`, `NonExist`, `NotEmpty` for conditions; `Inval` for a
+    /// `Moved` for a dkey that is to be looked for in another unit; `TxRestart` for a read check; `Exist`, `NonExist`, `NotEmpty` for conditions; `Inval` for a
     /// value of another kind or record size. Nothing is changed.
     pub fn check(&self, cont: ContId, checks: &[ReadCheck<'_>], ops: &[Op<'_>]) -> Result<()> {
         check::check(&self.view(cont)?.cont, checks, ops)

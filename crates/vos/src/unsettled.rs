@@ -80,7 +80,8 @@ impl Unsettled {
                     self.whole = lsn;
                     Scope::Whole
                 }
-                Part::Exists | Part::AllShared | Part::DkeyShared(_) => return,
+                // What moves is named beside.
+                Part::Exists | Part::AllShared | Part::DkeyShared(_) | Part::Moving(..) => return,
             };
             self.note(lsn, (cont, claim.unit, changed));
             self.note(lsn, (cont, claim.unit, Scope::Any));
@@ -115,7 +116,7 @@ impl Unsettled {
                         false => of_key,
                     }
                 }
-                Part::Exists | Part::AllShared | Part::AllExclusive => {
+                Part::Exists | Part::AllShared | Part::AllExclusive | Part::Moving(..) => {
                     self.newest(cont, claim.unit, Scope::Any)
                 }
             };
@@ -130,7 +131,7 @@ pub fn changed_places(ops: &[Op<'_>], each: &mut dyn FnMut(Unit, Option<&[u8]>))
     locks::claims(&[], ops, &mut |claim| match &claim.of {
         Part::DkeyExclusive(dkey) => each(claim.unit, Some(dkey)),
         Part::AllExclusive => each(claim.unit, None),
-        Part::Exists | Part::AllShared | Part::DkeyShared(_) => {}
+        Part::Exists | Part::AllShared | Part::DkeyShared(_) | Part::Moving(..) => {}
     });
 }
 

@@ -31,6 +31,7 @@ pub mod reply;
 pub mod request_id;
 mod request_kind;
 pub mod scrub;
+pub mod spread;
 pub mod stale;
 pub mod store;
 mod sums;

@@ -42,6 +42,9 @@ impl Cond {
     pub const OBJ_EXISTS: Cond = Cond(128);
     /// Object punch: the object may hold no dkey beside the one named by the op (else `NotEmpty`).
     pub const OBJ_EMPTY: Cond = Cond(256);
+    /// Object punch with `OBJ_EMPTY`: the units of all groups go in this batch. Else the first unit of an object whose dkeys have begun
+    /// to move to others ([`crate::spread`]) is not punched (`Moved`).
+    pub const ALL_GROUPS: Cond = Cond(512);
 
     /// Both sets of conditions.
     pub const fn and(self, other: Cond) -> Cond {

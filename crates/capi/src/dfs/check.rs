@@ -90,6 +90,9 @@ fn print_report(report: &CheckReport) -> Result<()> {
             Problem::Dangling => "its object is lost".to_string(),
             Problem::LinkCount { stored, seen } => format!("{stored} names on record, {seen} seen"),
             Problem::Parent { stored } => format!("says it is in {stored}"),
+            Problem::Misplaced { stored, seen } => {
+                format!("{stored} names, of which {seen} are where they are looked for")
+            }
             Problem::Hidden => "its data beyond the first part are not shown".to_string(),
         };
         let mended = if finding.mended { " (mended)" } else { "" };

@@ -117,7 +117,9 @@ fn attributes(class: ObjClass) -> daos_oclass_attr {
         ca_resil: resilience,
         ca_resil_degree: class.scheme.redundancy_factor() as c_uint,
         ca_grp_nr: match class.groups {
-            GroupCount::All | GroupCount::AllBeyond { .. } => GROUPS_ALL,
+            GroupCount::All | GroupCount::AllBeyond { .. } | GroupCount::AllPast { .. } => {
+                GROUPS_ALL
+            }
             GroupCount::Count(count) => count,
         },
         u: protection,

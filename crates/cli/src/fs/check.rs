@@ -64,6 +64,9 @@ fn finding(found: &Finding) -> FindingReport {
             format!("link count is {stored}, should be {seen}")
         }
         Problem::Parent { stored } => format!("the directory says it is in {stored}"),
+        Problem::Misplaced { stored, seen } => {
+            format!("it has {stored} names, of which {seen} are where they are looked for")
+        }
         Problem::Hidden => "its data beyond the first part are not shown".to_string(),
     };
     FindingReport {

@@ -402,6 +402,11 @@ pub(super) fn check_props(wanted: &ContProps, map: &PoolMap) -> Result<()> {
     ] {
         placement::check_class(class, wanted, map)
             .map_err(|error| error.context(format!("property '{name}'")))?;
+        if name != "dir_oclass" && class.small_keys_max().is_some() {
+            return Err(Error::inval(format!(
+                "property '{name}': class {class} is one of directories only"
+            )));
+        }
     }
     Ok(())
 }

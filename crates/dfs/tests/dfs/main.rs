@@ -11,4 +11,5 @@ mod migrate;
 mod posix_rules;
 mod progressive;
 mod shared_use;
+mod spreading;
 mod tree_tools;

@@ -153,6 +153,7 @@ fn problems(findings: &[Finding]) -> Vec<&'static str> {
             Problem::LinkCount { stored: 3, seen: 2 } => "count",
             Problem::LinkCount { .. } => "another count",
             Problem::Parent { .. } => "parent",
+            Problem::Misplaced { .. } => "misplaced",
             Problem::Hidden => "hidden",
         })
         .collect();

@@ -9,9 +9,15 @@ use uuid::Uuid;
 use wire::control::{Name, OpenMode};
 
 /// Classes that the tests run with: everything on one target; everything striped; files whose first part, of
-/// one chunk or two, is near their entry.
-pub const LAYOUTS: [(&str, &str); 4] =
-    [("S1", "S1"), ("SX", "SX"), ("S1", "SX+4KiB"), ("SX", "SX+8KiB")];
+/// one chunk or two, is near their entry; directories that spread early.
+pub const LAYOUTS: [(&str, &str); 6] = [
+    ("S1", "S1"),
+    ("SX", "SX"),
+    ("S1", "SX+4KiB"),
+    ("SX", "SX+8KiB"),
+    ("SX@2", "S1"),
+    ("SX@4", "SX+4KiB"),
+];
 
 /// A cluster with an empty file system.
 pub struct World {

@@ -1,6 +1,6 @@
 //! A coordinator's transactions: what [`twophase::Coordinator`] says is carried out, and what comes of it is told it.
 
-use super::PAUSES;
+use super::{PAUSES, Premise};
 use crate::follow::as_order_origin;
 use crate::streams::Sent;
 use crate::target::{Target, TargetPool};
@@ -37,14 +37,16 @@ struct Run {
 type Outcomes = Vec<Result<(Epoch, Vec<u8>)>>;
 
 impl Target {
-    /// Coordinates a client's transaction; returns the encoded answer.
-    pub(super) async fn coordinate(
+    /// Coordinates a transaction, a client's or one of this target; returns the encoded answer. `premise` is looked at when the
+    /// first part is held.
+    pub(crate) async fn coordinate(
         self: &Rc<Self>,
         pool: PoolId,
         ctx: &Rc<TargetPool>,
-        client_tx: TxId,
+        client_tx: Option<TxId>,
         parts: &[(Unit, &serde_bytes::Bytes, u32)],
         data: &[u8],
+        premise: Option<&Premise<'_>>,
     ) -> Result<Vec<u8>> {
         if parts.len() as u64 >= TxId::PARTS_MAX {
             return Err(Error::inval("a transaction over too many groups"));
@@ -64,7 +66,9 @@ impl Target {
                 return Err(Error::new(Code::Proto, "a transaction lacks bulk data"));
             };
             rest = others;
-            asked.push(self.prepare_at(ctx, tx.part(at), coordinator, *unit, batch, mine));
+            let premise = premise.filter(|_| at == 0);
+            let part = (*unit, &batch[..], mine);
+            asked.push(self.prepare_at(ctx, tx.part(at), coordinator, part, premise));
         }
         let mut run = Run::new(self, pool, ctx, tx, units, machine, todo);
         self.coordinating.borrow_mut().insert(tx);
@@ -107,9 +111,8 @@ impl Target {
         ctx: &Rc<TargetPool>,
         tx: TxId,
         coordinator: Unit,
-        unit: Unit,
-        batch: &[u8],
-        data: &[u8],
+        (unit, batch, data): (Unit, &[u8], &[u8]),
+        premise: Option<&Premise<'_>>,
     ) -> Result<(Epoch, Vec<u8>)> {
         let decoded: Batch<'_> = wire::decode(batch)?;
         let took_no_part = |target: TargetId, error: Error| {
@@ -117,7 +120,7 @@ impl Target {
         };
         let target = self.leader_of(ctx, unit)?;
         if target == self.id {
-            let prepared = self.prepare_here(ctx, tx, coordinator, &decoded, data).await;
+            let prepared = self.prepare_here(ctx, tx, coordinator, &decoded, data, premise).await;
             return prepared.map_err(|error| match error.code {
                 Code::Stale | Code::Closed => took_no_part(target, error),
                 _ => error,
@@ -255,7 +258,7 @@ impl Run {
         event
     }
 
-    fn write_decision(&mut self, epoch: Epoch, client_tx: TxId, answer: &[u8]) -> Event {
+    fn write_decision(&mut self, epoch: Epoch, client_tx: Option<TxId>, answer: &[u8]) -> Event {
         match self.log_decision(epoch, client_tx, answer) {
             Ok(()) => Event::Begun,
             Err(error) => self.failed(error, Event::NotBegun),
@@ -263,13 +266,14 @@ impl Run {
     }
 
     /// Writes a decision down, and has the coordinator's group do so.
-    fn log_decision(&mut self, epoch: Epoch, client_tx: TxId, answer: &[u8]) -> Result<()> {
+    fn log_decision(&mut self, epoch: Epoch, client_tx: Option<TxId>, answer: &[u8]) -> Result<()> {
         let (target, tx) = (&self.target, self.tx);
         let group = target.led_group(&self.ctx, self.units[0])?;
         tracing::debug!("target {}: decides to commit {tx:?}", target.id);
-        let origin = Origin { tx: client_tx, of: Some(self.units[0]), reply: answer };
-        self.lsn = self.ctx.shard.log_decision(tx, epoch, &self.units, Some(origin))?;
-        let (participants, origin) = (self.units.clone(), as_order_origin(origin));
+        let of = Some(self.units[0]);
+        let origin = client_tx.map(|tx| Origin { tx, of, reply: answer });
+        self.lsn = self.ctx.shard.log_decision(tx, epoch, &self.units, origin)?;
+        let (participants, origin) = (self.units.clone(), origin.and_then(as_order_origin));
         let order = Order::Decision { tx, epoch, participants, origin };
         self.sent = target.ship(self.pool, &self.ctx, group.as_ref(), &order, Vec::new(), None);
         Ok(())

@@ -1,6 +1,6 @@
 //! Parts of transactions: checked and held, and decided when the coordinator says how.
 
-use super::Step;
+use super::{Premise, Step};
 use crate::admission::PREPARE_WAIT_MAX;
 use crate::client_cells::names_stripes;
 use crate::streams::Sent;
@@ -44,7 +44,7 @@ impl Target {
         };
         let pool = batch.pool;
         let ctx = self.asked_shard(pool).await?;
-        let prepared = self.prepare_here(&ctx, tx, coordinator, &batch, data).await;
+        let prepared = self.prepare_here(&ctx, tx, coordinator, &batch, data, None).await;
         let prepared = prepared.map_err(|error| self.without_lost_pages(&ctx, error))?;
         let target = self.clone();
         self.env.spawn(async move {
@@ -54,7 +54,8 @@ impl Target {
         Ok(prepared)
     }
 
-    /// Checks, logs and holds a part; returns the least epoch for it and its encoded reply.
+    /// Checks, logs and holds a part; returns the least epoch for it and its encoded reply. `premise` is looked at in the step that
+    /// holds it.
     pub(super) async fn prepare_here(
         self: &Rc<Self>,
         ctx: &Rc<TargetPool>,
@@ -62,6 +63,7 @@ impl Target {
         coordinator: Unit,
         batch: &Batch<'_>,
         data: &[u8],
+        premise: Option<&Premise<'_>>,
     ) -> Result<(Epoch, Vec<u8>)> {
         if batch.at != Epoch::ZERO {
             return Err(Error::inval(
@@ -110,6 +112,9 @@ impl Target {
         if ctx.shard.conflicts(batch.cont, &batch.checks, &batch.ops) {
             return Err(Error::new(Code::TxRestart, "another transaction holds a key"));
         }
+        if let Some(premise) = premise {
+            premise()?;
+        }
         let looked = ctx.shard.check(batch.cont, &batch.checks, &batch.ops);
         let mut plan = match looked.and_then(|()| self.plan(ctx, batch)) {
             Ok(plan) => plan,
@@ -142,6 +147,7 @@ impl Target {
         let (pool, cont, checks) = (batch.pool, batch.cont, batch.checks.clone());
         let part = Batch { pool, cont, at: Epoch::ZERO, checks, ops, sums: Sums::NONE };
         let lsn = ctx.shard.prepare(tx, coordinator, cont, &wire::encode(&part), payload)?;
+        self.spread_soon(pool, ctx, cont, &part.ops);
         let part = Batch { sums: batch.sums, ..part };
         let order = Order::Prepare { tx, coordinator, batch: part };
         let data = if group.is_some() { data.to_vec() } else { Vec::new() };

@@ -321,6 +321,15 @@ impl Settings {
         settings.calls = 15 + rng.below(25) as u32;
         // What is not answered fits almost anything.
         settings.patience = millis(&rng, &[500, 2_000, 10_000]);
+        // In half of them directories spread as soon as they have two names.
+        if rng.below(2) > 0 {
+            settings.class = match settings.class_alone {
+                "S1" => "SX@1",
+                "RP_2G1" => "RP_2GX@1",
+                "RP_3G1" => "RP_3GX@1",
+                other => other,
+            };
+        }
         settings
     }
 

@@ -34,6 +34,7 @@ mod replicas;
 mod room;
 mod slow_devices;
 mod snapshots;
+mod spreading;
 mod stores;
 mod tiers;
 mod unsettled;

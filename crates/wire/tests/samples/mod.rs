@@ -145,6 +145,7 @@ fn codes() -> Vec<Code> {
         Deadlock,
         NoLocks,
         NoData,
+        Moved,
     ]
 }
 

@@ -1,0 +1,136 @@
+//! Objects that spread: which of their dkeys are in which group, as far as is known here ([`wire::spread`]).
+//!
+//! What is not known is taken for small: its dkeys are looked for in the first unit. A unit that is asked for what it does not have answers
+//! `Moved`; then the first unit tells how far the dkeys have moved, that is remembered, and the batch goes where they are. So
+//! who knows nothing asks twice more, once for each object, and who knows asks once.
+//!
+//! Invariant: what is known may be old. No answer depends on it, for units look at what they are asked for.
+
+use crate::cont::Container;
+use types::{Code, Error, Oid, Result, Unit, hash};
+use wire::obj::{Cond, FetchIod, FetchWant, Fetched, Op, OpReply};
+use wire::spread::{MARKER, REACHED, Spread};
+
+/// Objects remembered; a small direct-mapped table.
+const OBJECTS_KNOWN: usize = 1024;
+
+/// How far the dkeys of objects have moved: all with this hash or a lesser one are in their groups.
+#[derive(Default)]
+pub(crate) struct KnownSpreads(Vec<(Oid, u64)>);
+
+impl KnownSpreads {
+    fn slot(oid: Oid) -> usize {
+        hash::mix2(oid.hi, oid.lo) as usize % OBJECTS_KNOWN
+    }
+
+    fn reached(&self, oid: Oid) -> Option<u64> {
+        let (known, reached) = self.0.get(KnownSpreads::slot(oid))?;
+        (*known == oid).then_some(*reached)
+    }
+
+    /// A container may be rolled back to when less had moved.
+    fn note(&mut self, oid: Oid, reached: Option<u64>) {
+        if self.0.is_empty() {
+            self.0.resize(OBJECTS_KNOWN, (Oid::NIL, 0));
+        }
+        let slot = &mut self.0[KnownSpreads::slot(oid)];
+        match reached {
+            Some(reached) => *slot = (oid, reached),
+            None if slot.0 == oid => *slot = (Oid::NIL, 0),
+            None => {}
+        }
+    }
+}
+
+impl Container {
+    /// Where the dkeys with a hash are now, and those that follow it in the order of hashes: the unit, and the last hash for which
+    /// that holds. For objects that spread; as far as is known ([`Container::learn_spread`]).
+    ///
+    /// Errors: `Stale` when the map does not know when the object was made ([`Container::learn`]).
+    pub fn unit_of_hash(&self, oid: Oid, hash: u64) -> Result<(Unit, u64)> {
+        let reached = self.spreads_known().borrow().reached(oid);
+        match reached.filter(|reached| hash <= *reached) {
+            Some(reached) => {
+                let layout = self.layout(oid)?;
+                let group = layout.group_of_hash(hash);
+                Ok((oid.unit(group as u32), reached.min(layout.hashes_of(group).1)))
+            }
+            None => Ok((oid.first_unit(), u64::MAX)),
+        }
+    }
+
+    /// The unit that holds a dkey of an object that spreads, likewise.
+    pub(crate) fn known_unit_of_spreading(&self, oid: Oid, dkey: &[u8]) -> Result<Unit> {
+        match dkey == MARKER {
+            true => Ok(oid.first_unit()),
+            false => Ok(self.unit_of_hash(oid, hash::bytes(dkey))?.0),
+        }
+    }
+
+    /// Asks how far the dkeys of an object have moved: an op for its first unit.
+    pub fn fetch_spread(oid: Oid) -> Op<'static> {
+        let want = FetchWant::Single {
+            bytes_max: Spread::BYTES as u64,
+            inline_bytes_max: Spread::BYTES as u32,
+        };
+        let iods = vec![FetchIod { akey: REACHED, want }];
+        Op::Fetch { unit: oid.first_unit(), dkey: MARKER, cond: Cond::NONE, iods }
+    }
+
+    /// Remembers the answer to that; true when some have moved.
+    ///
+    /// Errors: `Proto` for an answer to something else.
+    pub fn note_spread(&self, oid: Oid, reply: Option<&OpReply<'_>>) -> Result<bool> {
+        let Some(OpReply::Fetched(iods)) = reply else {
+            return Err(Error::new(Code::Proto, "a fetch got an answer of another kind"));
+        };
+        let spread = iods.first().and_then(|iod| match iod.value {
+            Fetched::Inline(raw) => Spread::decode(raw),
+            _ => None,
+        });
+        let reached = spread.map(|spread| spread.reached);
+        self.spreads_known().borrow_mut().note(oid, reached);
+        Ok(reached.is_some())
+    }
+
+    /// Asks how far the dkeys of an object have moved, and remembers it.
+    pub async fn learn_spread(&self, oid: Oid) -> Result<()> {
+        let mut batch = self.batch();
+        batch.op_of_unit(Container::fetch_spread(oid));
+        let result = batch.run().await?;
+        self.note_spread(oid, result.replies()?.first()).map(|_| ())
+    }
+
+    /// The units that may hold dkeys of an object: all of them, or of one that has not spread, as far as is known, the first alone.
+    ///
+    /// Errors: as [`Container::unit_of`].
+    pub async fn units_in_use(&self, oid: Oid) -> Result<Vec<Unit>> {
+        match oid.spreads() && self.spreads_known().borrow().reached(oid).is_none() {
+            true => Ok(vec![oid.first_unit()]),
+            false => self.units(oid).await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_forgets_what_shares_a_slot_and_what_was_taken_back() {
+        let mut known = KnownSpreads::default();
+        let oid = |lo| Oid { hi: 1, lo };
+        assert_eq!(known.reached(oid(1)), None);
+        known.note(oid(1), Some(7));
+        known.note(oid(1), Some(9));
+        assert_eq!(known.reached(oid(1)), Some(9));
+        let slot = KnownSpreads::slot(oid(1));
+        let other = (2..).map(oid).find(|oid| KnownSpreads::slot(*oid) == slot).unwrap();
+        known.note(other, None);
+        assert_eq!((known.reached(oid(1)), known.reached(other)), (Some(9), None));
+        known.note(other, Some(3));
+        assert_eq!((known.reached(oid(1)), known.reached(other)), (None, Some(3)));
+        known.note(other, None);
+        assert_eq!(known.reached(other), None);
+    }
+}

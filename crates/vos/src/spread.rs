@@ -1,0 +1,127 @@
+//! Objects whose dkeys move to further groups once they are many: which of them are to be looked for in a unit.
+//!
+//! What a unit answers about a dkey that is not its own would be wrong, whatever it has under that name. So this is looked at
+//! before anything else, in the step in which an op looks or takes effect. See [`wire::spread`].
+
+use types::{Code, Epoch, Error, Result, Unit, hash};
+use wire::footprint::{Extent, Reads};
+use wire::obj::{ListScope, Op, ReadCheck, ReadScope, UpdateValue};
+use wire::spread::{MARKER, REACHED, Spread, has_all};
+
+use crate::index::Container;
+use crate::index::slot::AkeyRef;
+use crate::view::View;
+
+/// `Moved` when a dkey that checks or ops name, or list, is to be looked for in another unit.
+pub(crate) fn check(
+    cont: &Container,
+    at: Epoch,
+    checks: &[ReadCheck<'_>],
+    ops: &[Op<'_>],
+) -> Result<()> {
+    let require = |unit: Unit, range: (u64, u64)| {
+        // What comes to a unit comes with the note that it does.
+        let brought =
+            if unit.group > 0 { ops.iter().find_map(|op| note_in(op, unit)) } else { None };
+        let spread = brought.or_else(|| spread_of(cont, unit, at));
+        match has_all(spread, unit.group == 0, range) {
+            true => Ok(()),
+            false => Err(Error::bare(Code::Moved)),
+        }
+    };
+    let named = |unit: Unit, dkey: &[u8]| match dkey == MARKER {
+        true => Ok(()),
+        false => require(unit, (hash::bytes(dkey), hash::bytes(dkey))),
+    };
+    for check in checks.iter().filter(|check| check.unit.object.spreads()) {
+        if let ReadScope::Dkey(dkey) | ReadScope::Akey(dkey, _) = check.of {
+            named(check.unit, dkey)?;
+        }
+    }
+    for op in ops.iter().filter(|op| op.oid().spreads()) {
+        let (unit, touched) = (op.unit(), op.footprint());
+        if let Reads::List { scope: ListScope::Dkeys { hash_range, .. }, anchor, .. } =
+            touched.reads
+        {
+            // An anchor is a byte and the name that was given last.
+            let from = hash_range.0.max(anchor.get(1..).map_or(0, hash::bytes));
+            if from <= hash_range.1 {
+                require(unit, (from, hash_range.1))?;
+            }
+            continue;
+        }
+        match touched.extent() {
+            Extent::Dkey(dkey) => named(unit, dkey)?,
+            Extent::Dkeys(dkeys) => dkeys.iter().try_for_each(|dkey| named(unit, dkey))?,
+            Extent::Nothing | Extent::Existence | Extent::All => {}
+        }
+    }
+    Ok(())
+}
+
+/// Looks at all that [`check`] and [`View::wants_to_spread`] look at.
+pub(crate) fn touch(cont: &Container, at: Epoch, checks: &[ReadCheck<'_>], ops: &[Op<'_>]) {
+    let of_ops = ops.iter().map(Op::unit);
+    let units = of_ops.chain(checks.iter().map(|check| check.unit));
+    for unit in units.filter(|unit| unit.object.spreads()) {
+        let _ = spread_of(cont, unit, at);
+    }
+}
+
+/// What an op writes down of how far the dkeys of `unit` have moved.
+fn note_in(op: &Op<'_>, of: Unit) -> Option<Spread> {
+    let Op::Update { unit, dkey, iods, .. } = op else { return None };
+    if *unit != of || *dkey != MARKER {
+        return None;
+    }
+    iods.iter().find(|iod| iod.akey == REACHED).and_then(|iod| match iod.value {
+        UpdateValue::Inline(raw) => Spread::decode(raw),
+        _ => None,
+    })
+}
+
+/// The hashes whose dkeys an op lets go from a unit, or come to it: while that is not decided nobody can tell where they are.
+pub(crate) fn moves(op: &Op<'_>) -> Option<(u64, u64)> {
+    let unit = op.unit();
+    if !unit.object.spreads() {
+        return None;
+    }
+    note_in(op, unit)?.moved(unit.group == 0)
+}
+
+fn spread_of(cont: &Container, unit: Unit, at: Epoch) -> Option<Spread> {
+    match cont.object_at(unit, at)?.dkey(MARKER)?.akey(REACHED)? {
+        AkeyRef::Inline(_, raw) => Spread::decode(raw),
+        _ => None,
+    }
+}
+
+/// True when dkeys have begun to move from a unit.
+pub(crate) fn has_begun(cont: &Container, unit: Unit) -> bool {
+    unit.object.spreads() && unit.group == 0 && spread_of(cont, unit, Epoch::ZERO).is_some()
+}
+
+impl View<'_> {
+    /// How far the dkeys of an object have moved, as this unit knows it.
+    pub fn spread(&self, unit: Unit) -> Option<Spread> {
+        spread_of(&self.cont, unit, self.at)
+    }
+
+    /// True for the first unit of an object that is to spread, or to go on with it.
+    pub fn wants_to_spread(&self, unit: Unit) -> bool {
+        let Some(keys_max) = unit.object.small_keys_max() else { return false };
+        let Some(object) = self.object(unit).filter(|_| unit.group == 0 && !unit.is_cell()) else {
+            return false;
+        };
+        match self.spread(unit) {
+            Some(spread) => !spread.is_over(),
+            // The marker is none of them.
+            None => object.facts().dkey_count > keys_max + 1,
+        }
+    }
+
+    /// `Moved` when a dkey that ops name, or list, is to be looked for in another unit; also in a snapshot.
+    pub fn check_places(&self, ops: &[Op<'_>]) -> Result<()> {
+        check(&self.cont, self.at, &[], ops)
+    }
+}
