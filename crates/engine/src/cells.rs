@@ -3,7 +3,7 @@
 //! Whoever reads a stripe asks for the data cells that it needs. Where one cannot be had (its target is away, lacks it, or
 //! has it damaged), as many others as there are data cells tell what is in it.
 
-use crate::damage::Spot;
+use crate::damage::{Spot, is_damage};
 use crate::mend::TURNS_TIME_MAX;
 use crate::target::{Target, TargetPool};
 use erasure::Code as Coding;
@@ -158,14 +158,18 @@ impl Target {
                 return Err(missing());
             }
         }
-        segments.load().await?;
-        if !segments.damaged().is_empty() {
-            segments.forget_cached();
+        let damage = match segments.load().await {
+            Ok(()) if segments.damaged().is_empty() => return Ok(segments.slices().concat()),
+            Ok(()) => {
+                segments.forget_cached();
+                Error::new(Code::Csum, format!("a cell on target {} is damaged", self.id))
+            }
+            Err(error) => error,
+        };
+        if is_damage(&damage) {
             self.mend_soon(ctx, Spot::new(of.cont, of.unit, of.dkey, &akey));
-            let text = format!("a cell on target {} is damaged", self.id);
-            return Err(Error::new(Code::Csum, text));
         }
-        Ok(segments.slices().concat())
+        Err(damage)
     }
 
     /// Has a target, which may be this one, keep a cell.

@@ -5,7 +5,7 @@
 //! not know ([`crate::suspects`]), theirs must tell of the same changes: the leader cannot wait for that to be settled, for it is settled with what the leader has. A cell is put together from the others of its stripe.
 //!
 //! A reader that meets damage waits for this, a few seconds at most, and asks again; the scrubber goes on meanwhile. What no other
-//! member has whole either stays refused to readers.
+//! member has whole either stays refused to readers. A sector that the device does not give is damage like any other, whoever meets it.
 
 use crate::cells::StripeAt;
 use crate::mend::IMAGE_BYTES_MAX;
@@ -209,58 +209,56 @@ impl Target {
         });
     }
 
-    /// The keys of a batch whose data are known to be damaged here.
-    async fn damaged_spots(&self, ctx: &TargetPool, batch: &Batch<'_>) -> Result<BTreeSet<Spot>> {
+    /// The keys of a batch that others may have whole: something of them is known to be damaged here, or the device does not give it.
+    async fn spots_to_mend(&self, ctx: &TargetPool, batch: &Batch<'_>) -> Result<BTreeSet<Spot>> {
         ctx.shard.ready_at(batch.cont, batch.at, &[], &batch.ops).await?;
-        let view = ctx.shard.view_at(batch.cont, batch.at)?;
         let mut spots = BTreeSet::new();
-        for op in &batch.ops {
-            let Op::Fetch { unit, dkey, cond, iods } = op else { continue };
-            for iod in iods {
-                let mut segments = Segments::new();
-                let one = std::slice::from_ref(iod);
-                if let Err(error) = view.fetch(*unit, dkey, *cond, one, &mut segments)
-                    && error.code == Code::Csum
-                {
-                    spots.insert(Spot::new(batch.cont, *unit, dkey, iod.akey));
+        let mut unread = Vec::new();
+        {
+            let view = ctx.shard.view_at(batch.cont, batch.at)?;
+            for op in &batch.ops {
+                let Op::Fetch { unit, dkey, cond, iods } = op else { continue };
+                if ctx.is_alone(unit.object) {
+                    continue;
                 }
+                for iod in iods {
+                    let spot = Spot::new(batch.cont, *unit, dkey, iod.akey);
+                    let (one, mut segments) = (std::slice::from_ref(iod), Segments::new());
+                    match view.fetch(*unit, dkey, *cond, one, &mut segments) {
+                        Ok(_) => unread.push((spot, segments)),
+                        Err(error) if is_damage(&error) => drop(spots.insert(spot)),
+                        // Whoever asked is told so.
+                        Err(_) => {}
+                    }
+                }
+            }
+        }
+        for (spot, mut segments) in unread {
+            if !spots.contains(&spot) && segments.load().await.is_err_and(|error| is_damage(&error))
+            {
+                spots.insert(spot);
             }
         }
         Ok(spots)
     }
 
-    /// The keys of a batch of which the device does not give something, and others may.
-    async fn unreadable_spots(
-        &self,
-        ctx: &TargetPool,
+    /// For a reader that met damage: puts right what it reads; it is to ask again. It does not wait for ever. False when nobody else can
+    /// have what is damaged here.
+    pub(crate) async fn mend_for_reader(
+        self: &Rc<Self>,
+        ctx: &Rc<TargetPool>,
         batch: &Batch<'_>,
-    ) -> Result<BTreeSet<Spot>> {
-        ctx.shard.ready_at(batch.cont, batch.at, &[], &batch.ops).await?;
-        let mut spots = BTreeSet::new();
-        for op in &batch.ops {
-            let Op::Fetch { unit, dkey, cond, iods } = op else { continue };
-            if ctx.is_alone(unit.object) {
-                continue;
+    ) -> bool {
+        match self.spots_to_mend(ctx, batch).await {
+            Ok(spots) if spots.is_empty() => false,
+            Ok(spots) => {
+                self.mend_spots_for_reader(ctx, spots).await;
+                true
             }
-            for iod in iods {
-                let (one, mut segments) = (std::slice::from_ref(iod), Segments::new());
-                {
-                    let view = ctx.shard.view_at(batch.cont, batch.at)?;
-                    view.fetch(*unit, dkey, *cond, one, &mut segments)?;
-                }
-                if segments.load().await.is_err_and(|error| error.code == Code::Io) {
-                    spots.insert(Spot::new(batch.cont, *unit, dkey, iod.akey));
-                }
+            Err(error) => {
+                tracing::debug!("target {}: what is damaged: {error}", self.id);
+                false
             }
-        }
-        Ok(spots)
-    }
-
-    /// For a reader that met damage: puts right what it reads; it is to ask again. It does not wait for ever.
-    pub(crate) async fn mend_for_reader(self: &Rc<Self>, ctx: &Rc<TargetPool>, batch: &Batch<'_>) {
-        match self.damaged_spots(ctx, batch).await {
-            Ok(spots) => self.mend_spots_for_reader(ctx, spots).await,
-            Err(error) => tracing::debug!("target {}: what is damaged: {error}", self.id),
         }
     }
 
@@ -275,25 +273,14 @@ impl Target {
         if error.code != Code::Io {
             return error;
         }
-        match self.unreadable_spots(ctx, batch).await {
-            Ok(spots) if !spots.is_empty() => {
-                tracing::warn!("target {}: {error}; others are asked for it", self.id);
-                self.mend_spots_for_reader(ctx, spots).await;
-                Error::new(Code::Csum, error.text)
-            }
-            _ => error,
+        if !self.mend_for_reader(ctx, batch).await {
+            return error;
         }
+        tracing::warn!("target {}: {error}; others were asked for it", self.id);
+        Error::new(Code::Csum, error.text)
     }
 
-    async fn mend_spots_for_reader(
-        self: &Rc<Self>,
-        ctx: &Rc<TargetPool>,
-        mut spots: BTreeSet<Spot>,
-    ) {
-        spots.retain(|spot| !ctx.is_alone(spot.unit.object));
-        if spots.is_empty() {
-            return;
-        }
+    async fn mend_spots_for_reader(self: &Rc<Self>, ctx: &Rc<TargetPool>, spots: BTreeSet<Spot>) {
         let (sender, over) = oneshot::channel();
         let (target, of) = (self.clone(), ctx.clone());
         let until = self.env.now() + WAIT_MAX;
@@ -487,6 +474,11 @@ impl Target {
         // As old as it was: no snapshot has a use for what it replaces.
         self.keep_cell(ctx, StripeAt { unit, ..of }, &data, Some(epoch)).await
     }
+}
+
+/// True where data are not what was written, or the device does not give them: other members may have them whole.
+pub(crate) fn is_damage(error: &Error) -> bool {
+    matches!(error.code, Code::Csum | Code::Io)
 }
 
 /// True for what may be otherwise in a moment.

@@ -5,7 +5,7 @@
 //! is left of copies is better than fewer cells than there are to be.
 
 use crate::cells::{StripeAt, cells_of, coding_of};
-use crate::damage::Spot;
+use crate::damage::{Spot, is_damage};
 use crate::target::{Target, TargetPool};
 use futures_util::future::try_join_all;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
@@ -250,10 +250,16 @@ impl Target {
             ctx.streams.last()
         };
         self.gather(ctx, &mut segments).await?;
-        segments.load().await?;
-        if !segments.damaged().is_empty() {
-            self.mend_soon(ctx, Spot::new(of.cont, unit, dkey, b""));
-            return Err(Error::new(Code::Csum, "data of a stripe are damaged on this target"));
+        let damage = match segments.load().await {
+            Ok(()) if segments.damaged().is_empty() => None,
+            Ok(()) => Some(Error::new(Code::Csum, "data of a stripe are damaged on this target")),
+            Err(error) => Some(error),
+        };
+        if let Some(error) = damage {
+            if is_damage(&error) {
+                self.mend_soon(ctx, Spot::new(of.cont, unit, dkey, b""));
+            }
+            return Err(error);
         }
         // Not before all members have it: of what is folded nobody has more than cells.
         ctx.shard.durable(ctx.shard.last_lsn()).await?;

@@ -3,7 +3,7 @@
 //! What is sent goes among the orders, so that it is true at its place in the stream: a later order finds with the member
 //! what it found here.
 
-use crate::damage::Spot;
+use crate::damage::{Spot, is_damage};
 use crate::give_way::TURN_BYTES;
 use crate::group::Group;
 use crate::streams::Sent;
@@ -285,7 +285,7 @@ impl Target {
                 let watch = ctx.streams.watch();
                 let image = match ctx.shard.dkey_image(cont, unit, dkey).await {
                     // Another member may have what is damaged here.
-                    Err(error) if error.code == Code::Csum && !is_mended => {
+                    Err(error) if is_damage(&error) && !is_mended => {
                         drop(watch);
                         is_mended = true;
                         match self.mend_spot(ctx, &Spot::new(cont, unit, dkey, b"")).await {

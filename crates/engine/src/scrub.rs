@@ -305,7 +305,12 @@ impl Target {
             self.mend_for_reader(ctx, batch).await;
             return Ok(1);
         }
-        segments.load().await?;
+        if let Err(error) = segments.load().await {
+            return match self.mend_for_reader(ctx, batch).await {
+                true => Ok(1),
+                false => Err(error),
+            };
+        }
         // If the device has what was written, it was the memory that had not.
         segments.forget_cached();
         let bad = segments.damaged();

@@ -7,6 +7,7 @@
 //!
 //! Members that were started again in between know no such thing, and compare everything ([`crate::catch_up`]).
 
+use crate::damage::is_damage;
 use crate::mend::Keys;
 use crate::streams::Given;
 use crate::target::{Target, TargetPool};
@@ -362,7 +363,7 @@ impl Target {
             for dkey in dkeys_of(all) {
                 let ask = MemberAsk::Image { cont: *cont, unit: *unit, dkey, bytes_max: 0 };
                 let told: Result<u64> = self.ask_member(ctx, map, leader, ask).await;
-                let is_damaged = told.is_err_and(|error| error.code == Code::Csum);
+                let is_damaged = told.is_err_and(|error| is_damage(&error));
                 if is_damaged && ctx.shard.dkey_image(*cont, *unit, dkey).await.is_ok() {
                     damaged.insert(leader);
                     break;

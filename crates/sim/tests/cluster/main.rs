@@ -37,4 +37,5 @@ mod snapshots;
 mod spreading;
 mod stores;
 mod tiers;
+mod unreadable;
 mod unsettled;
