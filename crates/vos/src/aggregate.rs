@@ -211,10 +211,8 @@ async fn copy(shard: &Rc<PoolShard>, name: &ArrayName, group: &Group) -> Result<
         // Damage is left where it is.
         return Ok(());
     }
-    segments.load().await?;
-    let bad = segments.damaged();
-    if !bad.is_empty() {
-        // Who reads them, or the scrubber, says so; a copy would hide it.
+    if segments.load().await.is_err() || !segments.damaged().is_empty() {
+        // Who reads them, or the scrubber, says so; a copy would hide it. Other arrays do not wait for that.
         return Ok(());
     }
     if let Some(room) = payload.buffers().next() {

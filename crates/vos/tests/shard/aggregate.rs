@@ -3,12 +3,14 @@
 
 use super::model::*;
 use super::places;
-use env::{Env, Rng, SimWorld};
+use env::{Decay, Env, Rng, SimWorld};
 use std::path::Path;
 use std::rc::Rc;
 use types::{Code, Durability, ObjType};
 use vos::{PoolShard, PoolShardConfig, Store, StoreOptions};
 use wire::obj::*;
+
+const DATA: &str = "/target/pool.3/data";
 
 /// Steps that mostly write small pieces of few arrays.
 fn step(rng: &Rng) -> Step {
@@ -208,6 +210,26 @@ fn the_hard_case_leaves_one_extent_a_chunk_after_some_quiet_seconds() {
         });
         world.clear();
     }
+}
+
+/// A sector that the device does not give keeps its own array as it is, and no other: all of them stayed in pieces until something else was written.
+#[test]
+fn an_unreadable_sector_stops_the_joining_of_its_array_alone() {
+    let world = SimWorld::new(3);
+    let env = world.node("a");
+    world.block_on(async {
+        let (_store, shard) = hard_case(&env, true).await;
+        assert_eq!(extents(&shard).await, 104);
+        let (disk, area) = (world.disk("a"), Path::new(DATA));
+        // Of what was written first, which is in the first chunk.
+        disk.decay(area, disk.filled_pages(area)[3], Decay::Unreadable);
+        env.sleep(std::time::Duration::from_secs(12)).await;
+        let left = extents(&shard).await;
+        assert!((5 + 1..4 + 24).contains(&left), "{left} extents are left");
+        let stat = shard.aggregation_stat();
+        assert_eq!(stat.made, 4, "{stat:?}");
+    });
+    world.clear();
 }
 
 /// Large pieces written one after the other lie one after the other: no byte is moved.
