@@ -1,5 +1,6 @@
 //! Requests of the control service and of operators: shards, containers, space, listings.
 
+use crate::batch::check_map;
 use crate::target::{Target, TargetPool};
 use crate::tokens::not_for_clients;
 use std::rc::Rc;
@@ -41,8 +42,7 @@ impl Target {
         if let Some(seen) = probe {
             return self.serve_probe(client, seen, incoming).await;
         }
-        let (asked, responder) = (&incoming.body, &incoming.responder);
-        let body = match self.clone().admin_body(is_admin, asked, responder).await {
+        let body = match self.clone().admin_body(is_admin, &incoming).await {
             Ok(body) => body,
             Err(error) => wire::encode(&Err::<(), Error>(error)),
         };
@@ -50,12 +50,8 @@ impl Target {
     }
 
     /// The encoded answer, `Ok` tag included.
-    async fn admin_body(
-        self: Rc<Self>,
-        is_admin: bool,
-        body: &[u8],
-        responder: &Responder,
-    ) -> Result<Vec<u8>> {
+    async fn admin_body(self: Rc<Self>, is_admin: bool, incoming: &Incoming) -> Result<Vec<u8>> {
+        let Incoming { header, body, responder, .. } = incoming;
         let request = wire::decode::<Request<'_>>(body)?;
         if request.is_for_engines() && !is_admin {
             return Err(not_for_clients());
@@ -66,7 +62,9 @@ impl Target {
                 Ok(wire::encode(&Ok::<_, Error>(ctx.shard.stat())))
             }
             Request::ListObjects { pool, cont, at, after, count_max } => {
-                let ctx = self.shard(pool).await?;
+                let ctx = self.mapped_shard(pool).await?;
+                // What has come to this target by a map that it does not know would be left out.
+                self.know_map_of(&ctx, header).await?;
                 self.asked_cont(&ctx, cont).await?;
                 let max = (count_max as usize).clamp(1, LIST_COUNT_MAX);
                 take_room(responder, max * LISTED_BYTES).await?;
@@ -86,7 +84,8 @@ impl Target {
                 Ok(wire::encode(&Ok::<_, Error>(list)))
             }
             Request::ListOrphans { pool, cont, after, count_max } => {
-                let ctx = self.shard(pool).await?;
+                let ctx = self.mapped_shard(pool).await?;
+                self.know_map_of(&ctx, header).await?;
                 let max = (count_max as usize).clamp(1, LIST_COUNT_MAX);
                 take_room(responder, max.min(ctx.shard.orphan_count()) * LISTED_BYTES).await?;
                 let is_told = |unit: &Unit| !self.holds_for_others(&ctx, *unit);
@@ -98,11 +97,15 @@ impl Target {
             }
             Request::Decide { pool, tx, unit, outcome } => {
                 let ctx = self.mapped_shard(pool).await?;
+                self.know_map_of(&ctx, header).await?;
+                check_map(header, &ctx)?;
                 self.decide(pool, &ctx, tx, unit, outcome).await?.written(&ctx).await?;
                 Ok(wire::encode(&Ok::<_, Error>(outcome)))
             }
             Request::AskOutcome { pool, tx, coordinator } => {
                 let ctx = self.mapped_shard(pool).await?;
+                self.know_map_of(&ctx, header).await?;
+                check_map(header, &ctx)?;
                 let outcome = self.outcome_to_tell(pool, &ctx, tx, coordinator).await?;
                 Ok(wire::encode(&Ok::<_, Error>(outcome)))
             }
@@ -279,7 +282,7 @@ impl Target {
 
     /// Stops serving a pool's part.
     async fn let_go(&self, ctx: &TargetPool) -> Result<()> {
-        ctx.unpark();
+        ctx.undecided.wake_all();
         ctx.streams.close();
         ctx.scrubber.stop();
         ctx.admission.close();

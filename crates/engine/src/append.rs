@@ -118,10 +118,10 @@ impl Target {
             }
         };
         let (target, tx) = (self.clone(), ask.tx());
-        self.running.borrow_mut().insert(tx);
+        self.running.begin(tx);
         self.spawn_counted(async move {
             let outcome = target.run_append(&ask, &body, append, data).await;
-            target.running.borrow_mut().remove(&tx);
+            target.running.end(tx);
             target.finish_batch(ask, None, outcome.map(|body| (body, Segments::new()))).await;
         });
     }

@@ -33,8 +33,6 @@ use wire::scrub::FoundBy;
 const HOLD_TIME_MAX: Duration = Duration::from_secs(60);
 /// What a batch may read beside lists, for which room was taken before it was known what it reads, bytes.
 const BESIDE_LIST_BYTES_MAX: u64 = 64 << 10;
-/// Another try looks this often whether the first is over.
-const RETRY_PAUSE: Duration = Duration::from_millis(1);
 
 /// A batch on its way, without its message and data.
 pub(crate) struct Ask {
@@ -145,14 +143,13 @@ impl Target {
         batch: &Batch<'_>,
     ) -> Result<Seen> {
         let ctx = self.asked_shard(batch.pool).await?;
+        self.know_map_of(&ctx, header).await?;
         check_map(header, &ctx)?;
         self.asked_cont(&ctx, batch.cont).await?;
         self.check_cells(batch)?;
         if changes(batch) {
             let tx = TxId { client, seq: header.request_id };
-            while self.running.borrow().contains(&tx) {
-                self.env.sleep(RETRY_PAUSE).await;
-            }
+            self.running.over(tx).await;
             let first = batch.ops.iter().find(|op| op.is_write()).map(Op::unit);
             if let Some(answer) = self.replay(&ctx, tx, first).await? {
                 if self.re_register(client, batch) {
@@ -233,7 +230,7 @@ impl Target {
     fn run_beside(self: &Rc<Self>, ask: Ask, body: Vec<u8>, data: Data) {
         let target = self.clone();
         let tx = ask.tx();
-        self.running.borrow_mut().insert(tx);
+        self.running.begin(tx);
         self.spawn_counted(async move {
             let batch = decode_batch(&body);
             let ctx = ask.ctx.clone();
@@ -245,7 +242,7 @@ impl Target {
                 Ok(batch) => target.let_in_and_run(&ask, batch, data).await,
                 Err(error) => Err(error.clone()),
             };
-            target.running.borrow_mut().remove(&tx);
+            target.running.end(tx);
             if let (Some(turn), Ok((_, segments))) = (&mut turn, &outcome) {
                 turn.note((ask.begun.in_bytes() + segments.bytes()) as usize);
             }
@@ -584,9 +581,7 @@ impl Target {
                 wait(&self.env, &ask.waited, settled).await?;
                 continue;
             }
-            if !ctx.shard.conflicts(batch.cont, &batch.checks, &batch.ops) {
-                return Ok(());
-            }
+            let Some(holder) = ctx.shard.holder_of(*cont, checks, ops) else { return Ok(()) };
             let left = deadline.saturating_sub(self.env.now());
             if left.is_zero() {
                 return Err(Error::new(
@@ -594,10 +589,8 @@ impl Target {
                     "a transaction in doubt holds a key of this request",
                 ));
             }
-            let (sender, decided) = futures_channel::oneshot::channel();
-            ctx.parked.borrow_mut().push(sender);
-            // Woken or not, the loop looks again.
-            let _ = wait(&self.env, &ask.waited, self.env.timeout(left, decided)).await;
+            let decided = ctx.undecided.wait(&self.env, holder, left);
+            wait(&self.env, &ask.waited, decided).await;
         }
     }
 }
@@ -628,6 +621,7 @@ fn changes(batch: &Batch<'_>) -> bool {
     batch.ops.iter().any(|op| op.is_write())
 }
 
+/// `Stale` for what was asked by an older map than this target has.
 pub(crate) fn check_map(header: &Header, ctx: &TargetPool) -> Result<()> {
     match header.map_version {
         0 => Ok(()),

@@ -395,10 +395,8 @@ impl Target {
 
     /// Waits for another map, or for so long.
     async fn await_map_after(&self, ctx: &TargetPool, pause: Duration) {
-        let (version, end) = (ctx.map_version(), self.env.now() + pause);
-        while ctx.map_version() == version && self.env.now() < end && !self.is_draining() {
-            self.env.sleep(PAUSE_MIN * 10).await;
-        }
+        let version = ctx.map_version();
+        self.await_map(ctx, pause, || ctx.map_version() != version).await;
     }
 
     /// Tells the control service, once under a map, that there is no room for what is missing here.
@@ -470,9 +468,9 @@ impl Target {
                     self.id
                 );
                 ctx.shard.decide(tx, TxOutcome::Aborted, None, &[])?;
+                ctx.undecided.wake(&tx);
             }
         }
-        ctx.unpark();
         for tx in decisions {
             if !notes.decisions.contains(&tx) {
                 tracing::debug!(

@@ -82,15 +82,8 @@ impl Target {
         };
         let pool = wire::decode::<Batch<'_>>(batch)?.pool;
         let ctx = self.asked_shard(pool).await?;
-        loop {
-            let (sender, over) = futures_channel::oneshot::channel();
-            match self.committing.borrow_mut().get_mut(&tx) {
-                Some(waiting) => waiting.push(sender),
-                None => break,
-            }
-            // An error means the sender is gone: the other try is over.
-            let _ = over.await;
-        }
+        self.know_map_of(&ctx, header).await?;
+        self.committing.over(tx).await;
         if let Some(answer) = self.replay(&ctx, tx, Some(*first)).await? {
             return Ok(answer);
         }
@@ -104,12 +97,9 @@ impl Target {
         if caller.is_over() {
             return Err(Error::new(Code::Closed, "its client has come again"));
         }
-        self.committing.borrow_mut().insert(tx, Vec::new());
+        self.committing.begin(tx);
         let outcome = self.coordinate(pool, &ctx, Some(tx), &parts, data, None).await;
-        let waiting = self.committing.borrow_mut().remove(&tx).unwrap_or_default();
-        for waiting in waiting {
-            let _ = waiting.send(());
-        }
+        self.committing.end(tx);
         outcome
     }
 

@@ -271,7 +271,7 @@ impl Target {
                     ctx.clock.borrow_mut().observe(epoch);
                 }
                 wanted.written = shard.decide(tx, outcome, None, &[])?;
-                ctx.unpark();
+                ctx.undecided.wake(&tx);
             }
             Order::Decision { tx, epoch, participants, origin } => {
                 self.may_lead(ctx, orders)?;
@@ -431,6 +431,7 @@ impl Target {
         tracing::debug!("target {}: pool {pool}: map {}: {states:?}", self.id, map.version);
         let before = ctx.map.replace(Some(map.clone()));
         ctx.map_changes.note(before.as_deref(), &map);
+        ctx.newer_map.wake();
         let has_moved = before
             .as_ref()
             .is_some_and(|before| (&before.outs, before.balanced) != (&map.outs, map.balanced));

@@ -128,9 +128,9 @@ impl Target {
         for (tx, _) in ctx.shard.prepared() {
             if crate::commit::part_unit(ctx, tx).as_ref().is_some_and(is_strange) {
                 ctx.shard.decide(tx, TxOutcome::Aborted, None, &[])?;
+                ctx.undecided.wake(&tx);
             }
         }
-        ctx.unpark();
         for (tx, _, participants) in ctx.shard.decisions() {
             if participants.first().is_some_and(is_strange) {
                 ctx.shard.forget_decision(tx)?;

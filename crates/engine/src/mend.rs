@@ -193,10 +193,7 @@ impl Target {
         };
         while let Some(tx) = untold.iter().find(|tx| is_untold(**tx)) {
             tracing::debug!("target {}: part {tx:?} is to be decided for {member}", self.id);
-            let (sender, decided) = futures_channel::oneshot::channel();
-            ctx.parked.borrow_mut().push(sender);
-            // Woken or not, the loop looks again.
-            let _ = self.env.timeout(LOOK_PAUSE, decided).await;
+            ctx.undecided.wait(&self.env, *tx, LOOK_PAUSE).await;
             if self.is_draining() {
                 return Err(Error::new(Code::Closed, "the engine is shutting down"));
             }

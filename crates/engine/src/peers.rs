@@ -11,7 +11,7 @@ use types::map::HashMap;
 use types::{ClientId, Code, Error, Result, TargetId};
 use wire::Kind;
 use wire::hello::Service;
-use wire::map::EngineInfo;
+use wire::map::{EngineInfo, PoolMap};
 
 /// How long one engine waits for another before it reports the other as unreachable.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
@@ -133,12 +133,35 @@ impl Peers {
         body: &[u8],
         bulk_out: &[&[u8]],
     ) -> Result<Answer> {
-        let service = Service::Target(target);
-        let conn = self.conn(engine, service).await?;
+        self.ask_under(0, engine, target, body, bulk_out).await
+    }
+
+    async fn ask_under(
+        &self,
+        map_version: u32,
+        engine: &EngineInfo,
+        target: TargetId,
+        body: &[u8],
+        bulk_out: &[&[u8]],
+    ) -> Result<Answer> {
+        let conn = self.conn(engine, Service::Target(target)).await?;
         let begun = self.env.now();
-        let answer = self.call(&conn, Kind::Request, body, bulk_out).await?;
+        let call = self.new_call(Kind::Request, body, bulk_out, ANSWER_TIME_MAX);
+        let answer = conn.call(Call { map_version, ..call }).await?;
         self.note(engine, bulk_out.iter().map(|part| part.len() as u64).sum(), begun);
         Ok(answer)
+    }
+
+    /// The same of something that a pool map has led to: who has a newer one refuses it.
+    pub async fn ask_by(
+        &self,
+        map: &PoolMap,
+        engine: &EngineInfo,
+        target: TargetId,
+        body: &[u8],
+        bulk_out: &[&[u8]],
+    ) -> Result<Answer> {
+        self.ask_under(map.version, engine, target, body, bulk_out).await
     }
 
     /// The same without bulk, with a limit to all of it.

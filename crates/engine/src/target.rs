@@ -8,30 +8,19 @@
 //! - A client has one session here, that of its latest connection. Its earlier ones end before that is served:
 //!   no request of theirs takes effect afterwards.
 
-use crate::admission::Admission;
-use crate::catch_up::Joining;
-use crate::cell_audit::Audited;
-use crate::census::Census;
-use crate::condition::Condition;
-use crate::damage::Mending;
 use crate::events::Teller;
-use crate::figures::{OpCounts, RequestCounts};
-use crate::follow::Followed;
+use crate::figures::RequestCounts;
 use crate::give_way::Lines;
 use crate::jobs::Jobs;
-use crate::last_asked::LastAsked;
 use crate::link_speed::{ClientLinks, Links};
 use crate::locks::Locks;
-use crate::map_changes::MapChanges;
 use crate::opens::{Handle, Opens};
 use crate::peers::Peers;
 use crate::portions::Portions;
-use crate::scrub::Scrubber;
 use crate::session::Session;
-use crate::streams::Streams;
-use crate::suspects::Suspects;
-use crate::takeover::Takeover;
+pub(crate) use crate::target_pool::TargetPool;
 use crate::tokens::not_for_clients;
+use crate::tries::Tries;
 use crate::versions::Rollback;
 use env::Env;
 use futures_util::FutureExt;
@@ -40,13 +29,10 @@ use std::rc::Rc;
 use std::time::Duration;
 use transport::{Handoff, Incoming, ServerConn};
 use types::map::{HashMap, HashSet};
-use types::{
-    ClientId, Code, ContId, Durability, Epoch, Error, Hlc, Oid, PoolId, Result, TargetId, Unit,
-};
-use vos::{Payload, PoolShard, Store};
+use types::{ClientId, Code, ContId, Epoch, Error, PoolId, Result, TargetId};
+use vos::{Payload, Store};
 use wire::event::{EventCode, Happened};
 use wire::hello::HelloReply;
-use wire::map::PoolMap;
 use wire::measure::Measures;
 use wire::obj::{Notice, Op, RequestKind, TxId};
 use wire::{Header, Kind};
@@ -65,57 +51,6 @@ const ENDED_PAUSE: Duration = Duration::from_millis(1);
 /// A client that has gone may come back with a retry this long.
 const RETRY_GRACE: Duration = Duration::from_secs(600);
 
-/// A pool's shard with what the target knows about the pool.
-pub(crate) struct TargetPool {
-    pub shard: Rc<PoolShard>,
-    pub map: RefCell<Option<Rc<PoolMap>>>,
-    pub map_changes: MapChanges,
-    pub clock: RefCell<Hlc>,
-    /// Requests that wait for a prepared transaction to be decided.
-    pub parked: RefCell<Vec<futures_channel::oneshot::Sender<()>>>,
-    pub admission: Admission,
-    /// Operations that are over.
-    pub ops: OpCounts,
-    /// What was seen of it last.
-    pub condition: Condition,
-    pub scrubber: Scrubber,
-    /// Damaged data that are being put right.
-    pub mending: Mending,
-    /// What it leads, on its way to others.
-    pub streams: Streams,
-    /// What it follows.
-    pub followed: Followed,
-    /// What leaders that are lost have left.
-    pub suspects: Suspects,
-    pub takeover: Takeover,
-    /// While it catches up.
-    pub joining: Joining,
-    /// Groups that lack members.
-    pub census: Census,
-    /// What clients have used of what this target leads.
-    pub last_asked: LastAsked,
-    /// Clients of the engine before this one that may still tell what they hold open.
-    pub awaited: RefCell<HashSet<ClientId>>,
-    /// It was opened again, and the map does not say so yet: of groups of several members it leads none, for it may have or lack
-    /// what nobody was told of, or what a pool that does not wait for its log has promised.
-    pub is_unsure: Cell<bool>,
-    /// The same of targets that are lost, until this time by the target's clock.
-    pub inherits_until: Cell<Duration>,
-    pub spreading: crate::spread::Spreading,
-    /// Stripes are being folded, and looked for.
-    pub is_folding: Cell<bool>,
-    pub is_looking_for_folds: Cell<bool>,
-    /// Cells that nothing names are looked for, and where that was done.
-    pub is_auditing_cells: Cell<bool>,
-    pub audited: RefCell<Audited>,
-    /// Damaged pages of the index are being given up, and whether the control service is to hear of some.
-    pub is_losing_pages: Cell<bool>,
-    pub is_to_tell_of_pages: Cell<bool>,
-    /// Blocks that only such pages named are to be found, and somebody is at it.
-    pub has_unnamed_blocks: Cell<bool>,
-    pub is_counting_blocks: Cell<bool>,
-}
-
 /// A client's latest connection.
 struct Seat {
     number: u64,
@@ -132,94 +67,6 @@ impl Seat {
         self.session.is_over.set(true);
         if let Some(conn) = self.conn {
             conn.close();
-        }
-    }
-}
-
-impl TargetPool {
-    pub fn new(env: &Env, shard: Rc<PoolShard>) -> TargetPool {
-        let mut clock = Hlc::default();
-        clock.observe(shard.last_epoch());
-        TargetPool {
-            shard,
-            map: RefCell::new(None),
-            map_changes: MapChanges::default(),
-            clock: RefCell::new(clock),
-            parked: RefCell::new(Vec::new()),
-            admission: Admission::new(env),
-            ops: OpCounts::default(),
-            condition: Condition::default(),
-            scrubber: Scrubber::default(),
-            mending: Mending::default(),
-            streams: Streams::default(),
-            followed: Followed::default(),
-            suspects: Suspects::default(),
-            takeover: Takeover::default(),
-            joining: Joining::default(),
-            census: Census::default(),
-            last_asked: LastAsked::default(),
-            awaited: RefCell::new(HashSet::default()),
-            is_unsure: Cell::new(false),
-            inherits_until: Cell::new(Duration::ZERO),
-            spreading: Default::default(),
-            is_folding: Cell::new(false),
-            is_looking_for_folds: Cell::new(false),
-            is_auditing_cells: Cell::new(false),
-            audited: RefCell::default(),
-            is_losing_pages: Cell::new(false),
-            is_to_tell_of_pages: Cell::new(false),
-            has_unnamed_blocks: Cell::new(false),
-            is_counting_blocks: Cell::new(false),
-        }
-    }
-
-    /// A part that was here before: see `is_unsure`.
-    pub fn opened_again(env: &Env, shard: Rc<PoolShard>) -> TargetPool {
-        let ctx = TargetPool::new(env, shard);
-        // What did not last may be all that had copies.
-        if ctx.shard.holds_copies() || ctx.shard.config().durability != Durability::Wal {
-            ctx.is_unsure.set(true);
-            ctx.joining.begin(&ctx.shard);
-        }
-        ctx
-    }
-
-    /// True when what is done in an object's groups is the matter of one target each: see [`placement::is_alone`].
-    pub fn is_alone(&self, object: Oid) -> bool {
-        let may_move = || self.map.borrow().as_ref().is_some_and(|map| map.moves_single_members());
-        object.is_alone() && !may_move()
-    }
-
-    /// True when what is done in a unit is the matter of one target: its object is alone, or it is a cell.
-    pub fn is_of_one(&self, unit: Unit) -> bool {
-        unit.is_cell() || self.is_alone(unit.object)
-    }
-
-    /// True when this target may have been deprived of an object's groups and does not know it yet.
-    pub fn is_unsure_of(&self, object: Oid) -> bool {
-        self.is_unsure.get() && (!object.is_alone() || self.shard.moves_singles())
-    }
-
-    /// True when updates need no device.
-    pub fn is_memory(&self) -> bool {
-        self.shard.config().durability == Durability::Memory
-    }
-
-    pub fn map(&self) -> Result<Rc<PoolMap>> {
-        self.map.borrow().clone().ok_or_else(|| {
-            Error::new(Code::Busy, "the engine has not been told the pool map yet; try again")
-        })
-    }
-
-    pub fn map_version(&self) -> u32 {
-        self.map.borrow().as_ref().map_or(0, |map| map.version)
-    }
-
-    /// Lets requests that wait for a decided transaction go on.
-    pub fn unpark(&self) {
-        for waiting in self.parked.take() {
-            // A receiver that is gone gave up waiting.
-            let _ = waiting.send(());
         }
     }
 }
@@ -249,9 +96,9 @@ pub struct Target {
     /// Transactions this target coordinates right now, by its own ids.
     pub(crate) coordinating: RefCell<HashSet<TxId>>,
     /// Client transactions being coordinated, so that another try waits for the first.
-    pub(crate) committing: RefCell<HashMap<TxId, Vec<futures_channel::oneshot::Sender<()>>>>,
+    pub(crate) committing: Tries,
     /// Batches that run beside their connections, so that another try waits for the first.
-    pub(crate) running: RefCell<HashSet<TxId>>,
+    pub(crate) running: Tries,
     /// This target as a maker of transaction ids, anew at each start. Targets of one engine must
     /// differ: a participant takes a second part with the same id for a repetition.
     pub(crate) coordinator: ClientId,
@@ -342,8 +189,8 @@ impl Target {
             locks,
             appends: RefCell::default(),
             coordinating: RefCell::new(HashSet::default()),
-            committing: RefCell::new(HashMap::default()),
-            running: RefCell::new(HashSet::default()),
+            committing: Tries::default(),
+            running: Tries::default(),
             coordinator: ClientId(types::hash::mix2(incarnation, id.0 as u64)),
             next_tx: Cell::new(TxId::PARTS_MAX),
             incarnation,
@@ -779,6 +626,7 @@ impl Target {
         for ctx in self.shards.borrow().values() {
             ctx.admission.close();
             ctx.scrubber.stop();
+            ctx.newer_map.wake();
         }
         let give_up_at = self.env.now() + ORDER_TIME_MAX;
         while self.in_progress.get() > 0 {

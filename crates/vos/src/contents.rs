@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use smallvec::SmallVec;
 use types::{ClientId, Code, ContId, Epoch, Error, HostProcess, Result, Unit};
 use wire::cell::Stripe;
-use wire::obj::{Batch, Op, TxId, TxOutcome};
+use wire::obj::{Batch, Op, ReadCheck, TxId, TxOutcome};
 
 use crate::Lsn;
 use crate::aggregate::Fragments;
@@ -166,6 +166,42 @@ impl Contents {
         self.prepared
             .insert(tx, Prepared { coordinator, cont, batch: batch.into(), pieces, claims });
         Ok(())
+    }
+
+    /// True when these locks keep checks and ops from being carried out.
+    pub(crate) fn is_held_by(
+        &self,
+        locks: &LockTable,
+        cont: ContId,
+        checks: &[ReadCheck<'_>],
+        ops: &[Op<'_>],
+    ) -> bool {
+        let mut is_held = false;
+        locks::claims(checks, ops, &mut |claim| {
+            // An object that is about to be made is neither there nor absent.
+            let is_unborn = || {
+                claim.wants_existence()
+                    && locks.writes_dkeys(cont, claim.unit)
+                    && self.index.conts.get(&cont).and_then(|all| all.object(claim.unit)).is_none()
+            };
+            is_held |= locks.conflicts(cont, &claim) || is_unborn();
+        });
+        is_held
+    }
+
+    /// The first prepared transaction whose locks do so.
+    pub(crate) fn holder_of(
+        &self,
+        cont: ContId,
+        checks: &[ReadCheck<'_>],
+        ops: &[Op<'_>],
+    ) -> Option<TxId> {
+        let holds = |part: &Prepared| {
+            let mut locks = LockTable::default();
+            part.claims.iter().for_each(|claim| locks.lock(part.cont, claim));
+            self.is_held_by(&locks, cont, checks, ops)
+        };
+        self.prepared.iter().find(|(_, part)| holds(part)).map(|(tx, _)| *tx)
     }
 
     /// Applies or drops a held part; no effect when there is none. Objects that its ops free

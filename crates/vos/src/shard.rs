@@ -23,7 +23,7 @@ use crate::sums::SumPolicy;
 use crate::unsettled::Unsettled;
 use crate::view::View;
 use crate::wal::Wal;
-use crate::{Lsn, changes, check, locks};
+use crate::{Lsn, changes, check};
 
 /// Settings of a shard, fixed when it is made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -606,16 +606,20 @@ impl PoolShard {
         if state.locks.is_empty() {
             return false;
         }
-        let mut conflict = false;
-        locks::claims(checks, ops, &mut |claim| {
-            let held = state.locks.conflicts(cont, &claim);
-            // An object that is about to be made is neither there nor absent.
-            let unborn = claim.wants_existence()
-                && state.locks.writes_dkeys(cont, claim.unit)
-                && state.index.conts.get(&cont).and_then(|all| all.object(claim.unit)).is_none();
-            conflict |= held || unborn;
-        });
-        conflict
+        state.is_held_by(&state.locks, cont, checks, ops)
+    }
+
+    /// A prepared transaction that has locked something of what checks and ops touch: one of those whose decisions have to come first.
+    pub fn holder_of(
+        &self,
+        cont: ContId,
+        checks: &[ReadCheck<'_>],
+        ops: &[Op<'_>],
+    ) -> Option<TxId> {
+        if !self.conflicts(cont, checks, ops) {
+            return None;
+        }
+        self.state.borrow().holder_of(cont, checks, ops)
     }
 
     /// Holds an encoded [`Batch`] until [`PoolShard::decide`], with its payload, and locks what it

@@ -10,6 +10,7 @@ use std::rc::Rc;
 use twophase::{Action, Actions, Coordinator, Event, Firmness, Refusal};
 use types::{Code, Epoch, Error, PoolId, Result, TargetId, Unit};
 use vos::{Lsn, Origin};
+use wire::map::PoolMap;
 use wire::obj::{Batch, Prepared, Request, TxId, TxOutcome, TxReply};
 use wire::order::Order;
 
@@ -131,11 +132,13 @@ impl Target {
             Error::new(Code::NonExist, format!("target {target} is not in the pool map"))
         })?;
         let request = Request::Prepare { tx, coordinator, batch: decoded };
-        let asked = self.peers.ask(engine, target, &wire::encode(&request), &[data]).await;
+        let body = wire::encode(&request);
+        let asked = self.peers.ask_by(&map, engine, target, &body, &[data]).await;
         // Whatever became of the participant, the transaction is aborted: it can be run again.
         let answer = asked.map_err(|error| took_no_part(target, error))?;
         let prepared = match wire::decode::<Result<Prepared<'_>>>(&answer.body)? {
             Err(error) if matches!(error.code, Code::Stale | Code::Closed) => {
+                self.learn_from(ctx, &map, target, &error).await;
                 return Err(took_no_part(target, error));
             }
             prepared => prepared?,
@@ -161,11 +164,36 @@ impl Target {
     }
 
     /// Tells a participant elsewhere the outcome.
-    async fn tell_remote(&self, ctx: &TargetPool, leader: TargetId, body: &[u8]) -> Result<()> {
+    async fn tell_remote(
+        self: &Rc<Self>,
+        ctx: &Rc<TargetPool>,
+        leader: TargetId,
+        body: &[u8],
+    ) -> Result<()> {
         let map = ctx.map()?;
         let engine = map.engine_of(leader).ok_or_else(|| Error::bare(Code::NonExist))?;
-        let answer = self.peers.ask(engine, leader, body, &[]).await?;
-        wire::decode::<Result<TxOutcome>>(&answer.body)?.map(|_| ())
+        let answer = self.peers.ask_by(&map, engine, leader, body, &[]).await?;
+        let told = wire::decode::<Result<TxOutcome>>(&answer.body)?;
+        if let Err(error) = &told {
+            self.learn_from(ctx, &map, leader, error).await;
+        }
+        told.map(|_| ())
+    }
+
+    /// Takes the map of one that has refused what was asked by this one, if it did so for having a newer one.
+    pub(super) async fn learn_from(
+        self: &Rc<Self>,
+        ctx: &Rc<TargetPool>,
+        map: &PoolMap,
+        other: TargetId,
+        error: &Error,
+    ) {
+        if error.code == Code::Stale
+            && ctx.map_version() == map.version
+            && let Err(error) = self.take_map_of(ctx, map.pool, other).await
+        {
+            tracing::debug!("target {}: map of target {other}: {error}", self.id);
+        }
     }
 }
 

@@ -118,8 +118,12 @@ impl Target {
         }
         let map = ctx.map()?;
         let engine = map.engine_of(leader).ok_or_else(|| Error::bare(Code::NonExist))?;
-        let answer = self.peers.ask(engine, leader, body, &[]).await?;
-        wire::decode::<Result<TxOutcome>>(&answer.body)?
+        let answer = self.peers.ask_by(&map, engine, leader, body, &[]).await?;
+        let told = wire::decode::<Result<TxOutcome>>(&answer.body)?;
+        if let Err(error) = &told {
+            self.learn_from(ctx, &map, leader, error).await;
+        }
+        told
     }
 
     /// After a restart, and when groups have come to this target: repeats decisions that may not have been

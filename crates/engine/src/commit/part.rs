@@ -2,6 +2,7 @@
 
 use super::{Premise, Step};
 use crate::admission::PREPARE_WAIT_MAX;
+use crate::batch::check_map;
 use crate::client_cells::names_stripes;
 use crate::streams::Sent;
 use crate::target::{Target, TargetPool};
@@ -10,6 +11,7 @@ use std::time::Duration;
 use transport::Incoming;
 use twophase::{Participant, Told};
 use types::{Code, Epoch, Error, PoolId, Result, Unit};
+use wire::Header;
 use wire::obj::{Batch, Op, Prepared, Request, Sums, TxId, TxOutcome};
 use wire::order::Order;
 
@@ -19,7 +21,7 @@ const DOUBT_TIME: Duration = Duration::from_millis(500);
 impl Target {
     /// Serves a coordinator's request to prepare, beside its connection: others that it coordinates go on.
     pub(crate) async fn receive_prepare(self: &Rc<Self>, incoming: Incoming) {
-        let Incoming { body, mut bulk, responder, .. } = incoming;
+        let Incoming { header, body, mut bulk, responder, .. } = incoming;
         let data = match bulk.read_to_vec().await {
             Ok(data) => data,
             Err(error) => return self.answer_error(responder, 0, error).await,
@@ -27,7 +29,7 @@ impl Target {
         drop(bulk);
         let target = self.clone();
         self.spawn_counted(async move {
-            let outcome = target.prepare_asked(&body, &data).await;
+            let outcome = target.prepare_asked(&header, &body, &data).await;
             let answer = match &outcome {
                 Ok((epoch_min, reply)) => {
                     wire::encode(&Ok::<_, Error>(Prepared { epoch_min: *epoch_min, reply }))
@@ -38,12 +40,20 @@ impl Target {
         });
     }
 
-    async fn prepare_asked(self: &Rc<Self>, body: &[u8], data: &[u8]) -> Result<(Epoch, Vec<u8>)> {
+    async fn prepare_asked(
+        self: &Rc<Self>,
+        header: &Header,
+        body: &[u8],
+        data: &[u8],
+    ) -> Result<(Epoch, Vec<u8>)> {
         let Request::Prepare { tx, coordinator, batch } = wire::decode::<Request<'_>>(body)? else {
             return Err(Error::bare(Code::Proto));
         };
         let pool = batch.pool;
         let ctx = self.asked_shard(pool).await?;
+        // By an older map this target may have led what it has given away since.
+        self.know_map_of(&ctx, header).await?;
+        check_map(header, &ctx)?;
         let prepared = self.prepare_here(&ctx, tx, coordinator, &batch, data, None).await;
         let prepared = prepared.map_err(|error| self.without_lost_pages(&ctx, error))?;
         let target = self.clone();
@@ -203,7 +213,7 @@ impl Target {
             let (order, changed) = (Order::Decide { tx, outcome }, Some((cont, &batch.ops[..])));
             sent = self.ship(pool, ctx, group.as_ref(), &order, Vec::new(), changed);
         }
-        ctx.unpark();
+        ctx.undecided.wake(&tx);
         if matches!(outcome, TxOutcome::Committed(_)) {
             self.reap_orphans(pool, ctx);
         }

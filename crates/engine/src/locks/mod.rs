@@ -161,6 +161,7 @@ impl Target {
         responder: &Responder,
     ) -> Result<LockReply> {
         let ctx = self.mapped_shard(request.pool).await?;
+        self.know_map_of(&ctx, header).await?;
         self.asked_cont(&ctx, request.cont).await?;
         self.check_is_home(&ctx, header.map_version, &request)?;
         let LockRequest { pool, cont, unit, kind, owner, op } = request.clone();

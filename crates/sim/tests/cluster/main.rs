@@ -6,6 +6,7 @@ mod appends;
 mod background;
 mod cached;
 mod cell_moves;
+mod changed_maps;
 mod checksums;
 mod coded;
 mod control_plane;
