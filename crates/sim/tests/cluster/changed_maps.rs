@@ -2,6 +2,7 @@
 
 use client::{Client, Container, KvObj, Tx};
 use engine::StoreConfig;
+use futures_util::future::join;
 use sim::{Cluster, ClusterSpec, members, seeds};
 use std::time::Duration;
 use transport::SimNet;
@@ -152,4 +153,72 @@ fn is_behind_and_asked(seed: u64, case: Behind) -> bool {
         }
         is_behind
     })
+}
+
+/// An administrator excludes an engine while it coordinates a transaction, and others lead its group from then on: before it has written the decision down, or
+/// before the others have it. It told nobody what has become of it, for who holds a part asks; but of the parts that it held itself, it was itself who was to be asked. One of
+/// an object with one copy kept its key until the engine was started again.
+#[test]
+fn what_a_replaced_coordinator_holds_itself_is_decided() {
+    for seed in seeds(6) {
+        let is_written = seed % 2 == 1;
+        let spec = ClusterSpec { seed, engines: 6, targets: 1 };
+        let cluster = Cluster::start_healing(spec, StoreConfig::default(), Some(600)).unwrap();
+        let (world, net) = (cluster.world(), SimNet::of(cluster.world()));
+        cluster.block_on(async {
+            let client = cluster.client_within("c", Duration::from_secs(40));
+            let cont =
+                cluster.container(&client, Durability::Wal, ContLayout::Plain).await.unwrap();
+            let admin = cluster.client("admin");
+            let map = members::newest_map(&admin).await.unwrap();
+            let (coordinator, slow) = (TargetId(1), TargetId(2));
+            let members_of = |oid: &Oid| placement::layout(*oid, &map).unwrap().members(0).to_vec();
+            let is_apart = |oid: &Oid| {
+                let members = members_of(oid);
+                members[0] == coordinator
+                    && !members.contains(&slow)
+                    && !members.contains(&TargetId(0))
+            };
+            let group = oids(&cont, "RP_3G1").find(is_apart).unwrap();
+            let on = |at| oids(&cont, "S1").find(|oid| leader(*oid, &map) == Some(at)).unwrap();
+            let all = [group, on(coordinator), on(slow)];
+            put_all(&cont, &all, b"before").await.unwrap();
+            let engine = |target: TargetId| Cluster::engine_name(target.0 as usize);
+            let followers = members_of(&group)[1..].to_vec();
+
+            // All parts are held but one.
+            world.pause(&engine(slow));
+            let trouble = async {
+                let pause = async |ms| client.env().sleep(Duration::from_millis(ms)).await;
+                pause(500).await;
+                if is_written {
+                    followers.iter().for_each(|at| net.cut(&engine(coordinator), &engine(*at)));
+                    world.resume(&engine(slow));
+                    pause(500).await;
+                }
+                aim(&admin, coordinator, TargetAim::Exclude).await;
+                let excluded = members::newest_map(&admin).await.unwrap().version;
+                while version_at(&admin, coordinator).await < excluded {
+                    pause(10).await;
+                }
+                world.resume(&engine(slow));
+                pause(2_000).await;
+                net.heal_all();
+                aim(&admin, coordinator, TargetAim::Serve).await;
+            };
+            let (tried, ()) = join(put_all(&cont, &all, b"after"), trouble).await;
+            assert_eq!(members::await_whole(&admin).await.unwrap(), None, "seed {seed}");
+            // No key is held, without a restart, and all show the same.
+            let cont = open(&cluster.client_within("reader", Duration::from_secs(40))).await;
+            let mut found = Vec::new();
+            for oid in all {
+                let value = kv(&cont, oid).get(None, b"k").await;
+                found.push(value.unwrap_or_else(|error| panic!("seed {seed}: {oid}: {error}")));
+            }
+            let is_after = found[0].as_deref() == Some(b"after");
+            assert!(found.iter().all(|value| *value == found[0]), "seed {seed}: {found:?}");
+            assert!(tried.is_err() || is_after, "seed {seed}: {tried:?}, and yet {found:?}");
+            put_all(&cont, &all, b"later").await.unwrap();
+        });
+    }
 }
