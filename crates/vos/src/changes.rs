@@ -3,9 +3,10 @@
 //! Invariant: for ops that passed [`check_ops`], and pieces reserved for them, [`walk`] gives
 //! the same changes every time: now, at replay of a prepared transaction, on any machine.
 
-use types::{Code, DkeyKind, Error, Result, Unit, limits};
+use types::{DkeyKind, Error, Result, Unit, limits};
 use wire::obj::{Op, Recx, UpdateValue};
 
+use crate::keys::{check_dkey, check_key};
 use crate::payload::Piece;
 use crate::record::{ChangeDf, PlaceDf, RunDf};
 
@@ -59,28 +60,6 @@ pub(crate) fn check_ops(ops: &[Op<'_>]) -> Result<()> {
             "{bulk_bytes} bytes in one request are over the limit of {}",
             limits::BULK_BYTES_MAX
         )));
-    }
-    Ok(())
-}
-
-/// Checks a dkey of an object: its length, and eight bytes for an integer.
-pub(crate) fn check_dkey(unit: Unit, dkey: &[u8]) -> Result<()> {
-    check_key(dkey)?;
-    if unit.dkey_kind() == DkeyKind::U64 && dkey.len() != 8 {
-        return Err(Error::inval(format!(
-            "object {unit} has integer dkeys of 8 bytes; this one has {}",
-            dkey.len()
-        )));
-    }
-    Ok(())
-}
-
-fn check_key(key: &[u8]) -> Result<()> {
-    if key.len() > limits::KEY_BYTES_MAX {
-        return Err(Error::new(
-            Code::KeyTooBig,
-            format!("key of {} bytes is over the limit of {}", key.len(), limits::KEY_BYTES_MAX),
-        ));
     }
     Ok(())
 }

@@ -26,12 +26,12 @@ use types::{Code, Error, Result};
 use crate::Lsn;
 use crate::index::page::{Image, PageId, PagePlace};
 use crate::loans::{self, Named};
+use crate::log::wal::Wal;
 use crate::pages::{PageIdDf, PageStore, encode};
 use crate::record::{RecordDf, encode_into};
 use crate::shard::PoolShard;
 use crate::space::Run;
 use crate::table::{self, TableDf};
-use crate::wal::Wal;
 
 /// A log of this length is worth a checkpoint, and of a small pool one of this share of it, but no
 /// shorter one than that, bytes.

@@ -12,13 +12,16 @@ use wire::obj::{Batch, Op, ReadCheck, TxId, TxOutcome};
 
 use crate::Lsn;
 use crate::aggregate::Fragments;
+use crate::change_df::{check_change, each_fresh_run};
 use crate::changes;
 use crate::index::extent::Place;
 use crate::index::fragment::ArrayName;
 use crate::index::install::Timeline;
 use crate::index::lost::LostPlace;
 use crate::index::past::{Facts, SweepAt};
+use crate::index::versions::Versions;
 use crate::index::{Effects, Index, new_value};
+use crate::keys::check_keys;
 use crate::locks::{self, Claim, LockTable};
 use crate::payload::{BlockSums, Piece};
 use crate::record::{
@@ -28,7 +31,6 @@ use crate::retry::RetryWindow;
 use crate::scrub::ScrubProgress;
 use crate::space::{Run, Space};
 use crate::sums::{SumPolicy, SumTable};
-use crate::versions::Versions;
 
 /// A held part of a transaction.
 #[derive(Debug)]
@@ -644,76 +646,6 @@ fn claim_change(change: &record::ChangeDf<'_>, space: &mut Space) -> Result<()> 
         }
     });
     claimed
-}
-
-/// Runs that a change of the index brings.
-pub(crate) fn each_fresh_run(change: &record::ChangeDf<'_>, mut each: impl FnMut(Run)) {
-    use record::{ChangeDf, PlaceDf};
-    match change {
-        ChangeDf::SingleRuns { runs, .. } => {
-            runs.iter().for_each(|run| each(Run { at: run.at, bytes: run.bytes }));
-        }
-        ChangeDf::Records { record_bytes, count, place, .. } => match place {
-            PlaceDf::Blocks(at) => each(Run { at: *at, bytes: count * *record_bytes as u64 }),
-            PlaceDf::Inline(_) | PlaceDf::Zero | PlaceDf::Coded(_) => {}
-        },
-        ChangeDf::Single { .. }
-        | ChangeDf::PunchRecords { .. }
-        | ChangeDf::PunchObj { .. }
-        | ChangeDf::PunchDkey { .. }
-        | ChangeDf::PunchDkeysFrom { .. }
-        | ChangeDf::PunchAkey { .. } => {}
-    }
-}
-
-/// A change from the log is one the index can take; damage must not become a panic.
-pub(crate) fn check_change(change: &record::ChangeDf<'_>) -> Result<()> {
-    use record::{ChangeDf, PlaceDf};
-    let bad = |why: &str| Error::new(Code::Csum, format!("log record: {why}"));
-    match change {
-        ChangeDf::Single { unit, dkey, akey, .. }
-        | ChangeDf::SingleRuns { unit, dkey, akey, .. } => {
-            check_keys(*unit, dkey, akey)?;
-        }
-        ChangeDf::Records { unit, dkey, akey, record_bytes, index, count, place } => {
-            check_keys(*unit, dkey, akey)?;
-            let bytes = count.checked_mul(*record_bytes as u64);
-            let fits = match (place, bytes) {
-                (PlaceDf::Inline(data), Some(bytes)) => data.len() as u64 == bytes,
-                (PlaceDf::Blocks(at), Some(bytes)) => at.checked_add(bytes).is_some(),
-                // Zeros take no bytes, so their number may be beyond any size.
-                (PlaceDf::Zero, _) => true,
-                (PlaceDf::Coded(stripe), Some(_)) => stripe.first <= *index,
-                _ => false,
-            };
-            if *record_bytes == 0 || !fits || index.checked_add(*count).is_none() {
-                return Err(bad("impossible range of records"));
-            }
-        }
-        ChangeDf::PunchRecords { unit, dkey, akey, index, count } => {
-            check_keys(*unit, dkey, akey)?;
-            if index.checked_add(*count).is_none() {
-                return Err(bad("impossible range of records"));
-            }
-        }
-        ChangeDf::PunchDkey { unit, dkey } => check_keys(*unit, dkey, b"")?,
-        ChangeDf::PunchAkey { unit, dkey, akey } => check_keys(*unit, dkey, akey)?,
-        ChangeDf::PunchObj { .. } | ChangeDf::PunchDkeysFrom { .. } => {}
-    }
-    if let ChangeDf::SingleRuns { runs, .. } = change
-        && runs.iter().any(|run| run.at.checked_add(run.bytes).is_none())
-    {
-        return Err(bad("impossible place of a value"));
-    }
-    Ok(())
-}
-
-fn check_keys(unit: Unit, dkey: &[u8], akey: &[u8]) -> Result<()> {
-    changes::check_dkey(unit, dkey)?;
-    if akey.len() > types::limits::KEY_BYTES_MAX {
-        return Err(Error::bare(Code::KeyTooBig));
-    }
-    Ok(())
 }
 
 /// Durable form of the sums of pieces.

@@ -15,7 +15,7 @@ use serde::Serialize;
 use types::{Code, Result};
 
 use crate::store::empty;
-use crate::tier::{DataDevice, Devices, Place, RoleDf, SuperblockDf, open_place, wrong};
+use crate::volume::tier::{DataDevice, Devices, Place, RoleDf, SuperblockDf, open_place, wrong};
 use crate::volume::{self, Part};
 
 /// What was taken off a device.

@@ -15,10 +15,10 @@ use crate::index::extent::{ArrayValue, Place};
 use crate::index::fragment::ArrayName;
 use crate::index::past::PastValue;
 use crate::index::slot::AkeyRef;
+use crate::index::versions::Versions;
 use crate::payload::Payload;
 use crate::record::RecordDf;
 use crate::shard::PoolShard;
-use crate::versions::Versions;
 
 /// A stripe that can be folded.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -111,7 +111,7 @@ impl PoolShard {
         cells: u8,
         cell_bytes: u32,
     ) -> Result<Vec<Foldable>> {
-        crate::changes::check_dkey(unit, dkey)?;
+        crate::keys::check_dkey(unit, dkey)?;
         self.require_open(cont)?;
         self.ready(cont, &[], &[touched(unit, dkey)]).await?;
         let view = self.view(cont)?;
@@ -200,7 +200,7 @@ impl PoolShard {
         unit: Unit,
         dkey: &[u8],
     ) -> Result<Vec<(Vec<u8>, Epoch)>> {
-        crate::changes::check_dkey(unit, dkey)?;
+        crate::keys::check_dkey(unit, dkey)?;
         self.require_open(cont)?;
         self.ready(cont, &[], &[touched(unit, dkey)]).await?;
         let view = self.view(cont)?;
@@ -226,7 +226,7 @@ impl PoolShard {
     ///
     /// Errors: as for [`PoolShard::dkey_image`], but `Csum`.
     pub async fn stripes_of(&self, cont: ContId, unit: Unit, dkey: &[u8]) -> Result<Vec<StripeOf>> {
-        crate::changes::check_dkey(unit, dkey)?;
+        crate::keys::check_dkey(unit, dkey)?;
         let contents = self.contents_of(cont, unit, dkey).await?;
         let named = contents.values.iter().filter_map(|kept| match &kept.value {
             PastValue::Extent { place: Place::Coded(stripe), .. } => Some(StripeOf {

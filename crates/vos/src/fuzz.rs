@@ -7,20 +7,21 @@ use crate::index::Effects;
 use crate::index::object::Object;
 use crate::index::slot::{NewValue, Single};
 use crate::index::snapshot::{encode_object, encode_range};
-use crate::pages::{self, PageIdDf, PlaceDf};
+use crate::index::versions::Versions;
+use crate::log::sectors::{self, Expected, Next};
+use crate::log::table_ref::PlaceDf;
+use crate::pages::{self, PageIdDf};
 use crate::record::{ChangeDf, FactsDf, InstallDf, PlaceDf as PlaceOf, RecordDf, TouchDf};
-use crate::sectors::{self, Expected, Next};
 use crate::space::Space;
 use crate::sums::SumPolicy;
 use crate::table::{ContDf, GarbageDf, LargeDf, PageDf, TableDf};
-use crate::versions::Versions;
 
 /// A unit of an object with hashed dkeys.
 const UNIT: Unit = Unit { object: Oid { hi: 1, lo: 2 }, group: 3, cell: 4 };
 
 /// A batch of the log, replayed into an empty state.
 pub fn wal_batch(bytes: &[u8]) {
-    let Ok(Some((header, _))) = crate::batch::BatchHeader::decode(bytes) else { return };
+    let Ok(Some((header, _))) = crate::log::batch::BatchHeader::decode(bytes) else { return };
     let expected = Expected {
         shard: &header.shard,
         sequence: header.sequence,
@@ -41,7 +42,7 @@ pub fn record(bytes: &[u8]) {
 
 /// The superblock of a store.
 pub fn superblock(bytes: &[u8]) {
-    let _ = crate::tier::decode_superblock(bytes);
+    let _ = crate::volume::tier::decode_superblock(bytes);
 }
 
 /// The settings of a shard.
@@ -56,7 +57,7 @@ pub fn measures(bytes: &[u8]) {
 
 /// The head of a log.
 pub fn log_head(bytes: &[u8]) {
-    let _ = crate::wal::decode_head(bytes);
+    let _ = crate::log::wal::decode_head(bytes);
 }
 
 /// The table of a raw device.

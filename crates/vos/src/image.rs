@@ -15,19 +15,21 @@ use types::{Code, ContId, CsumKind, Epoch, Error, Key, Result, Unit, limits};
 use wire::cell::Stripe;
 use wire::obj::{Cond, Op, Recx, Sums, UpdateIod, UpdateValue};
 
+use crate::Lsn;
 use crate::changes;
 use crate::contents::sums_df;
 use crate::index::extent::Place;
 use crate::index::install::{DkeyContents, Timeline, each_run};
 use crate::index::past::{Facts, Kept, PastValue};
 use crate::index::slot::Single;
+use crate::index::versions::Versions;
+use crate::keys;
 use crate::likeness::{Kind, Told};
 use crate::payload::{Payload, Piece};
 use crate::record::{ChangeDf, FactsDf, InstallDf, PlaceDf, RecordDf, TouchDf};
 use crate::segments::Segments;
 use crate::shard::PoolShard;
 use crate::unit_facts::{UnitDf, decode_facts};
-use crate::{Lsn, versions::Versions};
 
 /// Version of images and of facts, their first byte.
 const IMAGE_VERSION: u8 = 1;
@@ -271,7 +273,7 @@ impl<'a> ImageDf<'a> {
     /// That it can be installed, and its data are what their sums say.
     fn check(&self) -> Result<()> {
         let image = self;
-        changes::check_dkey(image.unit, image.dkey).map_err(|_| bad("an impossible key"))?;
+        keys::check_dkey(image.unit, image.dkey).map_err(|_| bad("an impossible key"))?;
         image.values.iter().try_for_each(ValueDf::check)?;
         // What is there now is in order, and nothing of it replaces something else.
         let mut last: Option<&ValueDf<'_>> = None;
@@ -371,7 +373,7 @@ impl PoolShard {
     /// made in memory as a whole. `Csum` when data of it are damaged here, `Io` when they cannot be read, `NonExist` for an
     /// unknown container, `Busy` while that is rolled back, `Inval` for an impossible key.
     pub async fn dkey_image(&self, cont: ContId, unit: Unit, dkey: &[u8]) -> Result<Vec<u8>> {
-        changes::check_dkey(unit, dkey)?;
+        keys::check_dkey(unit, dkey)?;
         let found = self.dkey_contents(cont, unit, dkey).await?;
         let (contents, csum, mut segments) = found;
         segments.load().await?;

@@ -96,7 +96,7 @@ impl PoolShard {
     ) -> Result<(Vec<(Vec<u8>, Epoch)>, bool)> {
         self.require_open(cont)?;
         if let Some(after) = after {
-            crate::changes::check_dkey(unit, after)?;
+            crate::keys::check_dkey(unit, after)?;
         }
         let max = max.max(1);
         self.ready_for(cont, |container| {

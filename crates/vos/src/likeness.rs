@@ -9,12 +9,12 @@ use std::cmp::Ordering;
 use types::{ContId, Epoch, Result, Unit};
 use wire::cell::Stripe;
 
-use crate::changes;
 use crate::image::{ImageDf, ValueDf};
 use crate::index::extent::Place;
 use crate::index::install::{DkeyContents, each_run};
 use crate::index::past::{Kept, PastValue};
 use crate::index::slot::Single;
+use crate::keys;
 use crate::segments::Segments;
 use crate::shard::PoolShard;
 
@@ -107,7 +107,7 @@ impl PoolShard {
         image: &[u8],
         closeness: Closeness,
     ) -> Result<bool> {
-        changes::check_dkey(unit, dkey)?;
+        keys::check_dkey(unit, dkey)?;
         let image = ImageDf::decode(image)?;
         let here = self.contents_of(cont, unit, dkey).await?;
         let arrays = here.arrays.iter().map(|(akey, epoch)| (&akey[..], *epoch));

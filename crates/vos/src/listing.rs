@@ -124,7 +124,7 @@ impl View<'_> {
             ListScope::Dkeys { value_of, follow, hash_range } => {
                 let after = anchor_key(anchor)?;
                 if let Some(after) = after {
-                    crate::changes::check_dkey(unit, after)?;
+                    crate::keys::check_dkey(unit, after)?;
                 }
                 let Some(object) = self.object(unit) else { return Ok(page) };
                 page.keys_epoch = object.facts().keys_epoch;
@@ -134,7 +134,7 @@ impl View<'_> {
                 );
             }
             ListScope::Akeys { dkey } => {
-                crate::changes::check_dkey(unit, dkey)?;
+                crate::keys::check_dkey(unit, dkey)?;
                 let after = anchor_key(anchor)?;
                 let Some(found) = self.object(unit).and_then(|object| object.dkey(dkey)) else {
                     return Ok(page);
@@ -154,7 +154,7 @@ impl View<'_> {
                 }
             }
             ListScope::Recxs { dkey, akey, descending } => {
-                crate::changes::check_dkey(unit, dkey)?;
+                crate::keys::check_dkey(unit, dkey)?;
                 let from = anchor_index(anchor)?;
                 let value = self
                     .object(unit)

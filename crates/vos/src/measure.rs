@@ -8,9 +8,9 @@
 //! The result is a sealed fact on the device of index and log: it belongs to the devices and moves with them. One that is damaged
 //! or of another version is forgotten: it can be measured again.
 
-use crate::sealed;
-use crate::store::{Store, read_sealed, write_sealed};
-use crate::tier::Place;
+use crate::sealed::{self, read_sealed, write_sealed};
+use crate::store::Store;
+use crate::volume::tier::Place;
 use env::{AlignedBuf, Disk, Env, File, OpenOptions};
 use futures_util::future::{LocalBoxFuture, join_all};
 use std::path::Path;
@@ -358,7 +358,7 @@ async fn memory(env: &Env) -> Result<Speed> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tier::{DataDevice, Devices};
+    use crate::volume::tier::{DataDevice, Devices};
     use crate::{Store, StoreOptions};
     use env::{DiskFaults, SimWorld};
 

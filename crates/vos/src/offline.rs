@@ -16,9 +16,10 @@ use types::{Code, Durability, Error, PoolId, Result};
 use wire::store::DeviceStat;
 
 use crate::overlay::Overlay;
+use crate::sealed::read_sealed;
 use crate::shard::PoolShard;
-use crate::store::{Store, decode_shard, read_sealed};
-use crate::tier::{Devices, Owner};
+use crate::store::{Store, decode_shard};
+use crate::volume::tier::{Devices, Owner};
 
 pub use dump::{DumpFilter, DumpItem, Place};
 pub use scan::LogScan;
@@ -166,7 +167,7 @@ impl Offline {
             target: hex(&self.store.target_id()),
             owner: self.store.owner().map(owner),
             versions: Versions {
-                superblock: crate::tier::SUPERBLOCK_VERSION,
+                superblock: crate::volume::tier::SUPERBLOCK_VERSION,
                 shard: crate::store::SHARD_VERSION,
                 record: crate::record::RECORD_VERSION,
                 page: crate::pages::PAGE_VERSION,

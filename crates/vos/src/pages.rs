@@ -29,6 +29,7 @@ use types::{Code, ContId, Error, Result, Unit};
 use wire::header::crc;
 
 use crate::index::page::{PageId, PagePlace};
+use crate::log::table_ref::PlaceDf;
 use crate::space::{BLOCK_BYTES, ReadGuard, Run, Space};
 
 const MAGIC: [u8; 4] = *b"AZKP";
@@ -71,15 +72,6 @@ impl<'a> From<&'a PageId> for PageIdDf<'a> {
             PageId::Past { cont, unit } => PageIdDf::Past { cont: *cont, unit: *unit },
         }
     }
-}
-
-/// Where an image lies, in a table or head.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(crate) struct PlaceDf {
-    /// First block and number of blocks.
-    pub runs: Vec<(u64, u64)>,
-    pub bytes: u32,
-    pub crc: u32,
 }
 
 impl From<&PagePlace> for PlaceDf {

@@ -12,19 +12,18 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use futures_util::stream::{self, StreamExt};
-use types::{Code, Error, Result, Unit};
+use types::{Code, Error, Result};
 use wire::obj::{Batch, Op, TxOutcome};
 
 use crate::Lsn;
 use crate::contents::Contents;
-use crate::index::Container;
 use crate::index::page::{PageId, PagePlace};
-use crate::index::rollback;
+use crate::index::{Container, rollback, touch};
+use crate::log::wal::{HeadDf, Replayed};
 use crate::pages::{PageStore, decode};
 use crate::record::{ChangeDf, InstallDf, RecordDf, decode_first};
 use crate::space::{Run, Space};
 use crate::table;
-use crate::wal::{HeadDf, Replayed};
 
 /// Log bytes of a group, about.
 const GROUP_BYTES: usize = 2 << 20;
@@ -261,28 +260,5 @@ impl Recovery {
             }
         }
         Ok(())
-    }
-}
-
-/// Goes the ways that a change will go.
-pub(crate) fn touch(container: &Container, change: &ChangeDf<'_>) {
-    let dkey = |unit: Unit, dkey: &[u8]| {
-        container.touch_home(unit);
-        if let Some(object) = container.whole(unit) {
-            object.dkey(dkey);
-        }
-    };
-    match *change {
-        ChangeDf::Single { unit, dkey: key, .. }
-        | ChangeDf::SingleRuns { unit, dkey: key, .. }
-        | ChangeDf::Records { unit, dkey: key, .. }
-        | ChangeDf::PunchRecords { unit, dkey: key, .. }
-        | ChangeDf::PunchDkey { unit, dkey: key }
-        | ChangeDf::PunchAkey { unit, dkey: key, .. } => dkey(unit, key),
-        ChangeDf::PunchDkeysFrom { unit, from } => {
-            container.touch_punched(unit);
-            dkey(unit, &from.to_le_bytes());
-        }
-        ChangeDf::PunchObj { unit } => container.touch_punched(unit),
     }
 }

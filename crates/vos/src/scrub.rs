@@ -17,8 +17,8 @@ use crate::payload::{Core, Medium};
 use crate::record::RecordDf;
 use crate::shard::PoolShard;
 use crate::space::{BLOCK_BYTES, ReadGuard, Run};
-use crate::stripe::STRIPE_BYTES;
 use crate::sums::BadMark;
+use crate::volume::stripe::STRIPE_BYTES;
 
 /// Where a shard's scrubber is; survives restarts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]

@@ -8,6 +8,10 @@
 //! | 12 | 4 | CRC-32C of everything else before the padding |
 //! | 16 | … | body (postcard), then zeros up to 4 KiB |
 
+use std::path::Path;
+use std::rc::Rc;
+
+use env::{AlignedBuf, Disk, OpenOptions};
 use serde::{Deserialize, Serialize};
 use types::{Code, Error, Result};
 use wire::header::crc;
@@ -54,6 +58,33 @@ pub(crate) fn unseal<'a, T: Deserialize<'a>>(
         return Err(other_version(&what.to_string(), found, version));
     }
     wire::decode(body).map_err(|error| bad(&error.to_string()))
+}
+
+/// Reads a file of one sealed block.
+pub(crate) async fn read_sealed(disk: &Rc<dyn Disk>, path: &Path) -> Result<Vec<u8>> {
+    let options = OpenOptions { read_only: true, ..OpenOptions::default() };
+    let file = disk.open(path, options).await?;
+    let (buf, result) = file.read_at(0, AlignedBuf::try_zeroed(SEALED_BYTES)?).await;
+    let count = result.map_err(|error| error.context(path.display()))?;
+    Ok(buf[..count.min(buf.len())].to_vec())
+}
+
+/// Writes a file of one sealed block so that after a crash there is the old or the new one.
+pub(crate) async fn write_sealed(
+    disk: &Rc<dyn Disk>,
+    dir: &Path,
+    name: &str,
+    raw: &[u8],
+) -> Result<()> {
+    let path = dir.join(name);
+    let new = dir.join(format!("{name}.new"));
+    let options = OpenOptions { create: true, ..OpenOptions::default() };
+    let file = disk.open(&new, options).await?;
+    let (_, result) = file.write_at(0, AlignedBuf::copy_of(raw)).await;
+    result.map_err(|error| error.context(path.display()))?;
+    file.sync().await?;
+    disk.rename(&new, &path).await?;
+    disk.sync_dir(dir).await
 }
 
 /// What is said of a format of another version.

@@ -12,6 +12,7 @@ use wire::store::AggregationStat;
 use crate::contents::{Contents, pieces_df, sums_df};
 use crate::fold::FoldNotes;
 use crate::index::{Effects, bucket};
+use crate::log::wal::Wal;
 use crate::lost::DamagedPages;
 use crate::pages::PageStore;
 use crate::payload::{BlockSums, Core, Payload, Piece};
@@ -22,7 +23,6 @@ use crate::space::{Run, Space};
 use crate::sums::SumPolicy;
 use crate::unsettled::Unsettled;
 use crate::view::View;
-use crate::wal::Wal;
 use crate::{Lsn, changes, check};
 
 /// Settings of a shard, fixed when it is made.

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use env::{AlignedBuf, Disk, Env, File, OpenOptions, Room};
+use env::{Disk, Env, File, OpenOptions, Room};
 use serde::{Deserialize, Serialize};
 use types::{Code, Durability, Error, PoolId, Result, limits};
 
@@ -29,18 +29,18 @@ use crate::arena::Arena;
 use crate::contents::Contents;
 use crate::data_cache::{CacheRoom, DataCache};
 use crate::loans::Loans;
-use crate::paced::Pace;
+use crate::log::wal::{self, DataSync, Wal};
 use crate::pages::PageStore;
 use crate::payload::{Core, Medium};
 use crate::recovery::Recovery;
 use crate::residency::{Cache, METADATA_CACHE_DEFAULT};
-use crate::sealed;
+use crate::sealed::{self, read_sealed, write_sealed};
 use crate::shard::{Durables, PoolShard, PoolShardConfig};
 use crate::space::Space;
-use crate::stripe::{Striped, share_bytes};
-use crate::tier::{self, Devices, Mode, Owner, Place, Places, random_id};
-use crate::traffic::{self, Meter, Traffic};
-use crate::wal::{self, DataSync, Wal};
+use crate::volume::paced::Pace;
+use crate::volume::stripe::{Striped, share_bytes};
+use crate::volume::tier::{self, Devices, Mode, Owner, Place, Places, random_id};
+use crate::volume::traffic::{self, Meter, Traffic};
 
 const SHARD_MAGIC: [u8; 8] = *b"AZKSHARD";
 /// Version of the shard settings. 2: data on devices of its own, a log
@@ -71,33 +71,6 @@ fn incarnation_of(identity: &[u8; 16]) -> u64 {
 /// Decodes shard settings.
 pub(crate) fn decode_shard(raw: &[u8]) -> Result<PoolShardDf> {
     sealed::unseal(SHARD_MAGIC, SHARD_VERSION, raw)
-}
-
-/// Reads a file of one sealed block.
-pub(crate) async fn read_sealed(disk: &Rc<dyn Disk>, path: &Path) -> Result<Vec<u8>> {
-    let options = OpenOptions { read_only: true, ..OpenOptions::default() };
-    let file = disk.open(path, options).await?;
-    let (buf, result) = file.read_at(0, AlignedBuf::try_zeroed(sealed::SEALED_BYTES)?).await;
-    let count = result.map_err(|error| error.context(path.display()))?;
-    Ok(buf[..count.min(buf.len())].to_vec())
-}
-
-/// Writes a file of one sealed block so that after a crash there is the old or the new one.
-pub(crate) async fn write_sealed(
-    disk: &Rc<dyn Disk>,
-    dir: &Path,
-    name: &str,
-    raw: &[u8],
-) -> Result<()> {
-    let path = dir.join(name);
-    let new = dir.join(format!("{name}.new"));
-    let options = OpenOptions { create: true, ..OpenOptions::default() };
-    let file = disk.open(&new, options).await?;
-    let (_, result) = file.write_at(0, AlignedBuf::copy_of(raw)).await;
-    result.map_err(|error| error.context(path.display()))?;
-    file.sync().await?;
-    disk.rename(&new, &path).await?;
-    disk.sync_dir(dir).await
 }
 
 /// Settings of a store that may differ from one opening to the next.

@@ -15,13 +15,14 @@ use crate::index::bucket::Bucket;
 use crate::index::object::Object;
 use crate::index::page::{Counts, Page, PageId, PagePlace};
 use crate::index::parts::Parts;
+use crate::index::versions::Versions;
 use crate::index::{Container, Index};
 use crate::loans;
-use crate::pages::{PageIdDf, PageStore, PlaceDf, decode, encode};
+use crate::log::table_ref::{PlaceDf, TableRefDf};
+use crate::pages::{PageIdDf, PageStore, decode, encode};
 use crate::record::VersionsDf;
 use crate::space::{Run, Space};
 use crate::sums::SumPolicy;
-use crate::versions::Versions;
 
 /// Size of a piece, bytes.
 const PIECE_BYTES: usize = 512 << 10;
@@ -95,14 +96,6 @@ pub(crate) struct TableDf {
     pub space: Vec<u8>,
     /// Sections of other parts of the store, by kind.
     pub sections: Vec<(u32, serde_bytes::ByteBuf)>,
-}
-
-/// Where a table lies.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(crate) struct TableRefDf {
-    /// 0: the places hold the table; n: they hold a list of places of level n - 1.
-    pub level: u8,
-    pub places: Vec<PlaceDf>,
 }
 
 fn bad(why: &str) -> Error {

@@ -136,7 +136,7 @@ impl View<'_> {
         segments: &mut Segments,
     ) -> Result<Vec<FetchedOwned>> {
         self.core.count_activity();
-        crate::changes::check_dkey(unit, dkey)?;
+        crate::keys::check_dkey(unit, dkey)?;
         segments.kind = self.cont.sums.kind;
         let object = self.object(unit);
         let found = object.and_then(|object| object.dkey(dkey));
@@ -315,7 +315,7 @@ impl View<'_> {
         let Some(object) = self.object(unit) else { return Ok(None) };
         let numbers = matches!(unit.obj_type(), Some(ObjType::AkeyU64 | ObjType::MultiU64));
         if !flags.has(QueryFlags::DKEY) {
-            crate::changes::check_dkey(unit, dkey)?;
+            crate::keys::check_dkey(unit, dkey)?;
             let found = object.dkey(dkey);
             return Ok(found.and_then(|found| find_in(found, dkey, akey, flags, numbers)));
         }

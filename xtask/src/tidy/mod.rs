@@ -8,6 +8,7 @@ mod files;
 mod layers;
 mod lexer;
 mod markdown;
+mod rooms;
 mod rust;
 
 use std::collections::BTreeMap;
@@ -105,6 +106,7 @@ impl Repo {
 pub fn check(repo: &Repo) -> Vec<Finding> {
     let mut findings = Vec::new();
     layers::check(repo, &mut findings);
+    rooms::check(repo, &mut findings);
     rust::check(repo, &mut findings);
     docs::check(repo, &mut findings);
     markdown::check(repo, &mut findings);

@@ -21,8 +21,8 @@ use super::page::{Counts, Delta, Ledger, Page, PageId, Probe};
 use super::parts::Parts;
 use super::snapshot::{encode_object, encode_range};
 use super::{Effects, cost};
+use crate::index::versions::Versions;
 use crate::sums::SumPolicy;
-use crate::versions::Versions;
 
 /// A bucket of more counted memory than this is split, bytes: encoded about three quarters.
 pub(crate) const BUCKET_BYTES_MAX: u64 = 8 << 10;

@@ -12,9 +12,9 @@ use wire::cell::Stripe;
 
 use super::past::PastValue;
 use super::{Effects, cost};
-use crate::ordered::OrdMap;
+use crate::index::ordered::OrdMap;
+use crate::index::versions::Versions;
 use crate::space::{BlockChange, Run};
-use crate::versions::Versions;
 
 /// Inline neighbours are joined up to this size, bytes.
 const JOINED_BYTES_MAX: usize = 2048;

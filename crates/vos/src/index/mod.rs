@@ -13,6 +13,7 @@ pub(crate) mod garbage;
 pub(crate) mod install;
 pub(crate) mod lost;
 pub(crate) mod object;
+pub(crate) mod ordered;
 pub(crate) mod page;
 pub(crate) mod parts;
 pub(crate) mod past;
@@ -20,16 +21,17 @@ pub(crate) mod residency;
 pub(crate) mod rollback;
 pub(crate) mod slot;
 pub(crate) mod snapshot;
+pub(crate) mod versions;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use types::{ContId, Epoch, Key, Unit};
 
+use crate::index::versions::Versions;
 use crate::record::{ChangeDf, PlaceDf};
 use crate::space::{BlockChange, Run};
 use crate::sums::SumPolicy;
-use crate::versions::Versions;
 pub(crate) use bucket::Container;
 use bucket::Scope;
 use extent::Place;
@@ -37,6 +39,29 @@ use garbage::Garbage;
 use page::{Delta, Ledger, PageId, Probe};
 use past::{Kept, PastValue, SweepAt, Swept};
 use slot::{NewValue, Single};
+
+/// Goes the ways that a change will go.
+pub(crate) fn touch(container: &Container, change: &ChangeDf<'_>) {
+    let dkey = |unit: Unit, dkey: &[u8]| {
+        container.touch_home(unit);
+        if let Some(object) = container.whole(unit) {
+            object.dkey(dkey);
+        }
+    };
+    match *change {
+        ChangeDf::Single { unit, dkey: key, .. }
+        | ChangeDf::SingleRuns { unit, dkey: key, .. }
+        | ChangeDf::Records { unit, dkey: key, .. }
+        | ChangeDf::PunchRecords { unit, dkey: key, .. }
+        | ChangeDf::PunchDkey { unit, dkey: key }
+        | ChangeDf::PunchAkey { unit, dkey: key, .. } => dkey(unit, key),
+        ChangeDf::PunchDkeysFrom { unit, from } => {
+            container.touch_punched(unit);
+            dkey(unit, &from.to_le_bytes());
+        }
+        ChangeDf::PunchObj { unit } => container.touch_punched(unit),
+    }
+}
 
 /// What a change did beside changing the index.
 #[derive(Debug, Default)]
@@ -207,7 +232,7 @@ impl Index {
         }
         let Some(container) = self.conts.get(&cont) else { return false };
         container.probe.on.set(true);
-        crate::recovery::touch(container, change);
+        touch(container, change);
         container.probe.on.set(false);
         container.probe.missed.take().iter().any(|id| self.lost.contains(id))
     }

@@ -18,7 +18,7 @@ use super::Effects;
 use super::parts::Parts;
 use super::past::{Order, Past};
 use super::slot::{DkeyRef, NewValue, Rest, Slot};
-use crate::ordered::OrdMap;
+use crate::index::ordered::OrdMap;
 
 /// An object's shard.
 #[derive(Debug)]

@@ -13,7 +13,7 @@ use types::{ContId, Key, Unit};
 use super::object::Object;
 use super::page::{Page, PageId, Probe};
 use super::snapshot::encode_range;
-use crate::ordered::OrdMap;
+use crate::index::ordered::OrdMap;
 
 #[derive(Debug)]
 pub(crate) struct Parts {

@@ -190,11 +190,11 @@ impl Object {
             || Error::new(Code::Csum, format!("a page of object {unit} holds what it cannot"));
         let past = part.past.iter().map(|(_, _, change)| change);
         for change in part.changes.iter().map(|(_, change)| change).chain(past) {
-            crate::contents::check_change(change)?;
+            crate::change_df::check_change(change)?;
             match change {
                 ChangeDf::Single { dkey, .. }
                 | ChangeDf::SingleRuns { dkey, .. }
-                | ChangeDf::Records { dkey, .. } => crate::changes::check_dkey(unit, dkey)?,
+                | ChangeDf::Records { dkey, .. } => crate::keys::check_dkey(unit, dkey)?,
                 _ => return Err(bad()),
             }
         }

@@ -7,8 +7,8 @@ use env::{AlignedBuf, Disk, OpenOptions};
 use serde::Serialize;
 use types::Result;
 
-use crate::sectors::{self, Expected, Next};
-use crate::wal;
+use crate::log::sectors::{self, Expected, Next};
+use crate::log::wal;
 
 /// What a log looks like.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]

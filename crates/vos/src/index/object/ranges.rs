@@ -8,10 +8,10 @@ use smallvec::SmallVec;
 use types::{Epoch, Key};
 
 use super::{DkeyIter, DkeyName, Dkeys, Object, Position, hash_of, number_of};
+use crate::index::ordered::OrdMap;
 use crate::index::page::Counts;
 use crate::index::slot::{DkeyRef, Slot};
 use crate::index::{Effects, cost};
-use crate::ordered::OrdMap;
 use crate::space::Space;
 
 /// A place in an object's order, as bytes that compare like it.

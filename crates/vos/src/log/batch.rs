@@ -89,7 +89,7 @@ impl BatchHeader {
 
     /// Bytes the batch takes in a segment.
     pub(crate) fn padded_bytes(&self) -> u64 {
-        crate::sectors::padded_bytes(BATCH_HEADER_BYTES as u64 + self.body_bytes as u64)
+        crate::log::sectors::padded_bytes(BATCH_HEADER_BYTES as u64 + self.body_bytes as u64)
     }
 }
 

@@ -30,12 +30,12 @@ use types::{Code, Error, Histogram, Result};
 use wire::store::LogStat;
 
 use crate::Lsn;
-use crate::batch::BatchHeader;
-use crate::reserve::{SPARES_KEPT, Spares};
+use crate::log::batch::BatchHeader;
+use crate::log::sectors::{self, Expected, Next};
+use crate::log::spares::{SPARES_KEPT, Spares};
+use crate::log::table_ref::TableRefDf;
 use crate::sealed;
-use crate::sectors::{self, Expected, Next};
 use crate::space::Space;
-use crate::table::TableRefDf;
 
 /// Least size of a segment, bytes.
 pub(crate) const SEGMENT_BYTES: u64 = 16 << 20;
@@ -175,9 +175,9 @@ const FIRST_HEAD: HeadDf =
 
 /// Reads the head of a log; that of an empty one if there is none.
 pub(crate) async fn read_head(disk: &Rc<dyn Disk>, dir: &Path) -> Result<HeadDf> {
-    let found = match crate::store::read_sealed(disk, &dir.join("head")).await {
+    let found = match sealed::read_sealed(disk, &dir.join("head")).await {
         Err(error) if error.code == Code::NonExist => {
-            crate::store::read_sealed(disk, &dir.join("head.old")).await
+            sealed::read_sealed(disk, &dir.join("head.old")).await
         }
         found => found,
     };
@@ -664,7 +664,7 @@ impl Wal {
     async fn write_head(&self, head: &HeadDf) -> Result<()> {
         let raw = sealed::seal(HEAD_MAGIC, HEAD_VERSION, head);
         if !self.keeps {
-            return crate::store::write_sealed(&self.disk, &self.dir, "head", &raw).await;
+            return sealed::write_sealed(&self.disk, &self.dir, "head", &raw).await;
         }
         let name = |name: &str| self.dir.join(name);
         let options = OpenOptions { create: true, ..OpenOptions::default() };
@@ -694,7 +694,7 @@ async fn keep_room_for_head(disk: &Rc<dyn Disk>, dir: &Path) {
         let new = dir.join("head.new");
         if !has("head") && !has("head.old") {
             let raw = sealed::seal(HEAD_MAGIC, HEAD_VERSION, &FIRST_HEAD);
-            crate::store::write_sealed(disk, dir, "head", &raw).await?;
+            sealed::write_sealed(disk, dir, "head", &raw).await?;
         } else if has("head.new") || !has("head") {
             return Ok(());
         } else if has("head.old") {

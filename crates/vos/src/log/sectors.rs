@@ -19,7 +19,7 @@ use std::ops::Range;
 use types::Result;
 use wire::header::crc;
 
-use crate::batch::{BATCH_HEADER_BYTES, BatchHeader};
+use crate::log::batch::{BATCH_HEADER_BYTES, BatchHeader};
 
 /// What a device writes whole, bytes.
 pub(crate) const SECTOR_BYTES: usize = 512;

@@ -20,8 +20,7 @@ use env::{Disk, Env, Lock, Room};
 use serde::{Deserialize, Serialize};
 use types::{Code, Error, Result};
 
-use crate::sealed;
-use crate::store::{read_sealed, write_sealed};
+use crate::sealed::{self, read_sealed, write_sealed};
 use crate::volume::{self, Part};
 
 const SUPERBLOCK_MAGIC: [u8; 8] = *b"AZKSTORE";

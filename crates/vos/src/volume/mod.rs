@@ -25,6 +25,11 @@
 //! that is neither a volume nor all zeros at its start is refused: it may hold somebody's data.
 //! File contents have no ordering of their own; the store's log and `dsync` give it.
 
+pub(crate) mod paced;
+pub(crate) mod stripe;
+pub(crate) mod tier;
+pub(crate) mod traffic;
+
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

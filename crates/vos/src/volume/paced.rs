@@ -34,7 +34,7 @@ impl Pace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::traffic::{Meter, metered};
+    use crate::volume::traffic::{Meter, metered};
     use env::{AlignedBuf, OpenOptions, SimWorld};
     use futures_util::future::join_all;
     use std::path::Path;

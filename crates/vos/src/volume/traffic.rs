@@ -3,7 +3,7 @@
 //! That tells a device that has become slow without any traffic of its own for it. Small transfers do not count: their rates say
 //! little about a device.
 
-use crate::paced::Pace;
+use crate::volume::paced::Pace;
 use env::{AlignedBuf, DirEntry, Disk, Env, File, Lock, OpenOptions, Room};
 use futures_util::future::{FutureExt, LocalBoxFuture};
 use std::cell::Cell;

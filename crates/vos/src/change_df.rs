@@ -1,0 +1,67 @@
+//! What can be said of a change as it is written down, before anything is done with it.
+
+use types::{Code, Error, Result};
+
+use crate::keys::check_keys;
+use crate::record::{ChangeDf, PlaceDf};
+use crate::space::Run;
+
+/// Runs that a change of the index brings.
+pub(crate) fn each_fresh_run(change: &ChangeDf<'_>, mut each: impl FnMut(Run)) {
+    match change {
+        ChangeDf::SingleRuns { runs, .. } => {
+            runs.iter().for_each(|run| each(Run { at: run.at, bytes: run.bytes }));
+        }
+        ChangeDf::Records { record_bytes, count, place, .. } => match place {
+            PlaceDf::Blocks(at) => each(Run { at: *at, bytes: count * *record_bytes as u64 }),
+            PlaceDf::Inline(_) | PlaceDf::Zero | PlaceDf::Coded(_) => {}
+        },
+        ChangeDf::Single { .. }
+        | ChangeDf::PunchRecords { .. }
+        | ChangeDf::PunchObj { .. }
+        | ChangeDf::PunchDkey { .. }
+        | ChangeDf::PunchDkeysFrom { .. }
+        | ChangeDf::PunchAkey { .. } => {}
+    }
+}
+
+/// A change from the log is one the index can take; damage must not become a panic.
+pub(crate) fn check_change(change: &ChangeDf<'_>) -> Result<()> {
+    let bad = |why: &str| Error::new(Code::Csum, format!("log record: {why}"));
+    match change {
+        ChangeDf::Single { unit, dkey, akey, .. }
+        | ChangeDf::SingleRuns { unit, dkey, akey, .. } => {
+            check_keys(*unit, dkey, akey)?;
+        }
+        ChangeDf::Records { unit, dkey, akey, record_bytes, index, count, place } => {
+            check_keys(*unit, dkey, akey)?;
+            let bytes = count.checked_mul(*record_bytes as u64);
+            let fits = match (place, bytes) {
+                (PlaceDf::Inline(data), Some(bytes)) => data.len() as u64 == bytes,
+                (PlaceDf::Blocks(at), Some(bytes)) => at.checked_add(bytes).is_some(),
+                // Zeros take no bytes, so their number may be beyond any size.
+                (PlaceDf::Zero, _) => true,
+                (PlaceDf::Coded(stripe), Some(_)) => stripe.first <= *index,
+                _ => false,
+            };
+            if *record_bytes == 0 || !fits || index.checked_add(*count).is_none() {
+                return Err(bad("impossible range of records"));
+            }
+        }
+        ChangeDf::PunchRecords { unit, dkey, akey, index, count } => {
+            check_keys(*unit, dkey, akey)?;
+            if index.checked_add(*count).is_none() {
+                return Err(bad("impossible range of records"));
+            }
+        }
+        ChangeDf::PunchDkey { unit, dkey } => check_keys(*unit, dkey, b"")?,
+        ChangeDf::PunchAkey { unit, dkey, akey } => check_keys(*unit, dkey, akey)?,
+        ChangeDf::PunchObj { .. } | ChangeDf::PunchDkeysFrom { .. } => {}
+    }
+    if let ChangeDf::SingleRuns { runs, .. } = change
+        && runs.iter().any(|run| run.at.checked_add(run.bytes).is_none())
+    {
+        return Err(bad("impossible place of a value"));
+    }
+    Ok(())
+}
