@@ -13,6 +13,8 @@
 //! - Its memory stays mapped until the kernel has given it back; if it does not, it is leaked.
 //! - A request that waits holds its entry, and the kernel hands out what it has queued up only
 //!   when an entry comes back. So a queue gets more entries before its last ones are in use.
+//!   Requests that come faster than that, more at once than half of what a queue has, wait in the kernel
+//!   for the next answer on their CPU, though there are free entries by then.
 
 use super::abi::{self, InHeader, OutHeader, UringCmdReq, UringEntInOut, UringReqHeader};
 use super::carrier::Carrier;

@@ -17,7 +17,11 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::yield_now;
+use std::time::{Duration, Instant};
 use types::{Code, Error};
+
+/// How long requests are left alone that the kernel may have queued up.
+const ASK_PAUSE: Duration = Duration::from_millis(200);
 
 /// Lets system calls of a thread end with `EINTR` when it gets SIGUSR1.
 fn interruptible() {
@@ -230,6 +234,35 @@ fn small_thread(body: Box<dyn FnOnce() + Send>) -> std::thread::JoinHandle<()> {
     std::thread::Builder::new().stack_size(256 << 10).spawn(body).unwrap()
 }
 
+/// Waits until so many threads wait for a lock; returns others that ask something meanwhile.
+///
+/// What comes while a queue has no entry left the kernel hands out when an answer comes back on that CPU, and not when entries are added. These threads come
+/// all at once, more than a new queue has entries, and nobody gets an answer before the lock is free: where one of them is left over it waits for the next
+/// request of anybody there. So somebody asks, on each CPU, now and then.
+fn wait_for_waiters(mount: &Mount, count: usize) -> Vec<std::thread::JoinHandle<()>> {
+    let (mut others, mut began) = (Vec::new(), Instant::now());
+    while mount.tree.waiting.load(Ordering::SeqCst) != count {
+        yield_now();
+        if began.elapsed() < ASK_PAUSE {
+            continue;
+        }
+        began = Instant::now();
+        for cpu in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            let path = mount.path(&format!("asked-{}", others.len()));
+            others.push(small_thread(Box::new(move || {
+                // SAFETY: a set of CPUs is plain bits, and outlives the call. Where it is refused another CPU asks.
+                unsafe {
+                    let mut set: libc::cpu_set_t = std::mem::zeroed();
+                    libc::CPU_SET(cpu, &mut set);
+                    libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set);
+                }
+                assert!(fs::symlink_metadata(path).is_err());
+            })));
+        }
+    }
+    others
+}
+
 /// Lets many threads wait for one lock, and then has them get it one after the other.
 fn wait_for_a_lock(mount: &Mount, count: usize) {
     let path = mount.path("locked");
@@ -246,10 +279,10 @@ fn wait_for_a_lock(mount: &Mount, count: usize) {
             }))
         })
         .collect();
-    wait_for(&mount.tree.waiting, count);
+    let others = wait_for_waiters(mount, count);
     fs::write(mount.path("other"), b"nobody is in the way").unwrap();
     drop(holder);
-    waiters.into_iter().for_each(|waiter| waiter.join().unwrap());
+    waiters.into_iter().chain(others).for_each(|thread| thread.join().unwrap());
 }
 
 /// A request that waits holds its entry of an io_uring queue: a queue that began with one entry

@@ -3,7 +3,7 @@
 use client::{Client, Container};
 use std::rc::Rc;
 use std::time::Duration;
-use types::{ContId, Error, Oid, Result, TargetId, Unit};
+use types::{Code, ContId, Error, Oid, Result, TargetId, Unit};
 use wire::control::{Name, OpenMode};
 use wire::map::{PoolMap, TargetState};
 use wire::member::{MemberAsk, MemberRequest};
@@ -11,6 +11,8 @@ use wire::obj::Request;
 
 /// Pause between two looks at a map.
 const LOOK_PAUSE: Duration = Duration::from_millis(200);
+/// Times that members are compared again because the map has changed meanwhile.
+const STALE_TRIES_MAX: u32 = 20;
 
 /// The newest map of the pool `p`.
 pub async fn newest_map(client: &Client) -> Result<Rc<PoolMap>> {
@@ -75,6 +77,18 @@ async fn digest(
 
 /// What is wrong when the members of some group of an object do not all hold the same.
 pub async fn difference(client: &Client, cont: &Container, oid: Oid) -> Result<Option<String>> {
+    let mut tries = 0;
+    loop {
+        match difference_now(client, cont, oid).await {
+            // The map changes where an engine was away and nobody had noticed it before.
+            Err(error) if error.code == Code::Stale && tries < STALE_TRIES_MAX => tries += 1,
+            outcome => return outcome,
+        }
+        client.env().sleep(LOOK_PAUSE).await;
+    }
+}
+
+async fn difference_now(client: &Client, cont: &Container, oid: Oid) -> Result<Option<String>> {
     let map = newest_map_of(client, &cont.pool().name()).await?;
     let layout = placement::layout(oid, &map)?;
     for group in 0..layout.group_count() {
