@@ -480,7 +480,11 @@ impl Target {
             self.note_cells(ctx, batch);
             self.fold_soon(batch.pool, ctx);
             self.spread_soon(batch.pool, ctx, batch.cont, &batch.ops);
-            ctx.shard.durable(lsn).await?;
+            match batch.ops.iter().any(|op| op.is_write() && op.unit().is_cell()) {
+                // As in [`Target::keep_cell`].
+                true => ctx.shard.written(lsn).await?,
+                false => ctx.shard.durable(lsn).await?,
+            }
             sent.settled().await?;
             answer.truncate(sums_at);
         } else {

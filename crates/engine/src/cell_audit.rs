@@ -112,7 +112,8 @@ impl Target {
 
     /// Ends well when this target led under a map when it had done all that it has: its followers have heard it.
     pub(crate) async fn still_leads(&self, ctx: &TargetPool, map_version: u32) -> Result<()> {
-        ctx.shard.durable(ctx.shard.last_lsn()).await?;
+        // Also in a pool that acknowledges before it writes: others drop what is not named here, and a crash may not bring its name back.
+        ctx.shard.written(ctx.shard.last_lsn()).await?;
         ctx.streams.wait_for(ctx.streams.last()).await?;
         match ctx.map_version() == map_version {
             true => Ok(()),

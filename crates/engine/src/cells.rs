@@ -117,7 +117,8 @@ impl Target {
         let lsn = ctx.shard.apply(of.cont, epoch, &ops, payload, None, &[])?;
         ctx.audited.borrow_mut().remove(&(of.cont, of.unit));
         self.audit_cells(ctx);
-        ctx.shard.durable(lsn).await
+        // Also in a pool that acknowledges before it writes: what gives way to cells, or names them, may be on stable storage long before.
+        ctx.shard.written(lsn).await
     }
 
     /// Bytes of a cell that is kept here; `of.unit` names it.

@@ -31,6 +31,7 @@ mod oldest_first;
 mod patience;
 mod progressive;
 mod rebuild;
+mod relaxed_cells;
 mod replicas;
 mod room;
 mod slow_devices;
