@@ -18,7 +18,7 @@ use wire::control::OpenMode;
 /// is and is named at the end. Data, holes, names, owners, attributes and times of access and modification stay; the change time
 /// and the inode number are new. It may be interrupted at any time: when started again it goes on with what does not have the
 /// class yet. New files get the class of their directory: 'fs set-attr --oclass'. Snapshots keep the old
-/// data.
+/// data. Copies in a tier stay the files', and what is in the tier only stays there.
 ///
 /// Exit code 7: some files were open all the time; 1: some could not be changed for another reason.
 #[derive(clap::Args, Debug)]

@@ -4,6 +4,7 @@ mod encoded;
 mod faults;
 #[path = "../harness/mod.rs"]
 mod harness;
+mod migrated;
 mod mounted;
 mod policies;
 mod progress;

@@ -1,7 +1,11 @@
 //! Filling a new object with what an old one holds, while that may change.
+//!
+//! Of a chunk that is in a tier only the new object gets the stub: what is there stays there.
 
+use crate::fs::Dfs;
+use crate::node::Obj;
 use async_recursion::async_recursion as boxed;
-use client::ArrayObj;
+use client::{ArrayObj, ChunkPart};
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -53,10 +57,27 @@ impl Copy {
         self.made.iter().map(|(_, tail)| tail.epoch).max().unwrap_or(Epoch::ZERO)
     }
 
+    /// Forgets all that was copied.
+    pub async fn begin_anew(&mut self) -> Result<()> {
+        let of_part = |(index, part): (&u64, &Part)| Recx { index: *index, count: part.count };
+        let copied: Vec<Recx> = self.parts.iter().map(of_part).collect();
+        self.sink.punch(&copied).await?;
+        self.parts.clear();
+        (self.seen, self.made, self.passes) = (Vec::new(), Vec::new(), 0);
+        Ok(())
+    }
+
     /// Brings the new object up to date. When none of the old one's units has changed since [`Copy::seen`], they are equal: what
-    /// is read is read after the units were looked at, and a unit that was empty then is not read.
+    /// is read is read after the units were looked at, and a unit that was empty then is not read. `tiered`: the file of the old one, some of which may be
+    /// in a tier only.
+    ///
+    /// After an error it is to begin anew. Errors: `Inval` where a chunk was given up meanwhile, or without `tiered` is a stub.
     #[boxed(?Send)]
-    pub async fn pass(&mut self, on_bytes: &dyn Fn(u64)) -> Result<()> {
+    pub async fn pass(
+        &mut self,
+        tiered: Option<(&Dfs, &Obj)>,
+        on_bytes: &dyn Fn(u64),
+    ) -> Result<()> {
         let now = self.source.stat_shards().await?;
         let is_same = |(a, b): (&(Unit, Tail), &(Unit, Tail))| a.0 == b.0 && a.1.epoch == b.1.epoch;
         if self.passes > 0
@@ -74,7 +95,7 @@ impl Copy {
         let mut at = 0;
         while at < size {
             let end = at.saturating_add(window).min(size);
-            if self.copy_window(at, end, on_bytes).await? {
+            if self.copy_window(at, end, tiered, on_bytes).await? {
                 at = end;
                 continue;
             }
@@ -92,7 +113,13 @@ impl Copy {
 
     /// Copies what of `from..end`, which begins with a chunk, the new object does not have as it is. False when there is
     /// nothing but a hole.
-    async fn copy_window(&mut self, from: u64, end: u64, on_bytes: &dyn Fn(u64)) -> Result<bool> {
+    async fn copy_window(
+        &mut self,
+        from: u64,
+        end: u64,
+        tiered: Option<(&Dfs, &Obj)>,
+        on_bytes: &dyn Fn(u64),
+    ) -> Result<bool> {
         let mut runs = Vec::new();
         let mut at = from;
         while at < end {
@@ -106,7 +133,7 @@ impl Copy {
         }
         let seen: BTreeMap<Unit, Epoch> =
             self.seen.iter().map(|(unit, tail)| (*unit, tail.epoch)).collect();
-        let mut transfers = Vec::new();
+        let mut wanted = Vec::new();
         let mut stale = Vec::new();
         for part in self.source.part_epochs(&chunks_of(&runs, self.source.chunk_records)).await? {
             let Recx { index, count } = part.range;
@@ -124,11 +151,27 @@ impl Copy {
                 None => {}
             }
             self.parts.insert(index, Part { count, epoch: part.epoch, pass: self.passes });
-            transfers.extend(overlaps(&runs, part.range));
+            wanted.push(part);
         }
         if !stale.is_empty() {
             self.sink.punch(&stale).await?;
         }
+        if let Some((fs, file)) = tiered {
+            let chunk = self.source.chunk_records;
+            let chunks: Vec<u64> = wanted.iter().map(|part| part.range.index / chunk).collect();
+            let stubs = fs.put_stubs_into(file, &chunks, &self.sink).await?;
+            // What is a stub by now and was none is looked at again, for its unit has changed. Until then it is not what was copied.
+            for (index, epoch) in stubs {
+                let is_it = |part: &ChunkPart| part.range.index == index && part.epoch == epoch;
+                if !wanted.iter().any(is_it) {
+                    self.parts.remove(&index);
+                    self.sink.punch(&[Recx { index, count: chunk }]).await?;
+                }
+                wanted.retain(|part| part.range.index != index);
+            }
+        }
+        let transfers: Vec<Recx> =
+            wanted.iter().flat_map(|part| overlaps(&runs, part.range)).collect();
         let (source, sink, bytes) = (&self.source, &self.sink, &self.bytes);
         stream::iter(transfers)
             .map(|run| async move {

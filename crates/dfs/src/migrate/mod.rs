@@ -16,11 +16,12 @@ mod tree;
 
 pub use tree::{MigrateOptions, Migrating};
 
-use crate::entry::Found;
+use crate::entry::{Found, Place};
+use crate::flags::OpenFlags;
 use crate::fs::{Dfs, Shared, inline};
 use crate::inode::Inode;
 use crate::layout::{INODE, RECORD};
-use crate::node::{Location, Node};
+use crate::node::{Location, Node, Obj};
 use crate::xattr::{is_bulk, xattr_iod};
 use client::{ArrayObj, Container};
 use copy::Copy;
@@ -60,8 +61,8 @@ impl Dfs {
     /// Gives a file, named by all the names it has, a class. `on_bytes` hears of each piece that was copied.
     ///
     /// Errors: `Busy` when somebody had it open, or changed it, for all of `wait` after it was copied; `NonExist` when it was
-    /// removed or renamed meanwhile; `NotSupported` for a file with names that are not given, or with a copy in a tier; `NoPerm`
-    /// for who does not own it; those of writing. The file is what it was then.
+    /// removed or renamed meanwhile; `NotSupported` for a file with names that are not given; `NoPerm`
+    /// for who does not own it; those of writing, and of bringing a chunk back where the class demands that. The file is what it was then.
     pub(crate) async fn migrate_file(
         &self,
         names: &[Location],
@@ -80,25 +81,33 @@ impl Dfs {
             return Ok(Migrated::HadIt);
         }
         require_all_names(&found.inode, names)?;
-        if self.has_tier_copy(first, &found).await? {
-            let text = "the file has a copy in a tier, which knows it by its object: fetch it and forget the copy first";
-            return Err(Error::new(Code::NotSupported, text));
-        }
+        let file = Obj::new(shared.node(first.clone(), found.inode), OpenFlags::READ_WRITE);
+        let mut is_tiered = self.has_tier_copy(first, &found).await?;
         let (hint, _) = self.hint_of_new(first.parent, &first.name, class).await?;
         let new = shared.file_oid(class, hint).await?;
         let held = self.make_orphan(new).await?;
         let source = shared.array(&found.inode);
         let sink = ArrayObj { oid: new, ..source.clone() };
         let mut copy = Copy::new(source, sink);
-        copy.pass(on_bytes).await?;
         let env = shared.cont.client().env().clone();
-        let (deadline, mut pause) = (env.now() + wait, PAUSE_MIN);
+        let (mut deadline, mut pause) = (None, PAUSE_MIN);
         loop {
-            let text = match self.switch(names, &copy).await {
+            let passed = self.pass(&mut copy, &file, is_tiered, on_bytes).await;
+            let deadline = *deadline.get_or_insert(env.now() + wait);
+            let switched = match passed {
+                Ok(()) => self.switch(names, &file, &copy).await,
+                Err(error) => Err(error),
+            };
+            let text = match switched {
                 Ok(()) => break,
                 Err(error) if error.code == Code::Busy => "the file is open",
                 // Changed, or part of another transaction.
                 Err(error) if error.code == Code::TxRestart => "the file is being changed",
+                // It got a copy in a tier meanwhile, and some of it went.
+                Err(error) if error.code == Code::Inval && !is_tiered => {
+                    is_tiered = true;
+                    "the file is being changed"
+                }
                 Err(error) => return Err(error),
             };
             if env.now() >= deadline {
@@ -106,10 +115,36 @@ impl Dfs {
             }
             env.sleep(pause).await;
             pause = (pause * 2).min(PAUSE_MAX);
-            copy.pass(on_bytes).await?;
         }
         drop(held);
         Ok(Migrated::Done)
+    }
+
+    /// Brings the new object up to date.
+    ///
+    /// Errors: `TxRestart` when a chunk was given up while it was copied; `Inval` when one was and nobody looks for that.
+    async fn pass(
+        &self,
+        copy: &mut Copy,
+        file: &Obj,
+        is_tiered: bool,
+        on_bytes: &dyn Fn(u64),
+    ) -> Result<()> {
+        if is_tiered {
+            self.fetch_what_is_split(file, &copy.sink).await?;
+        }
+        let passed = copy.pass(is_tiered.then_some((self, file)), on_bytes).await;
+        match passed {
+            Err(error) if error.code == Code::Inval => {
+                copy.begin_anew().await?;
+                if is_tiered { Err(Error::bare(Code::TxRestart)) } else { Err(error) }
+            }
+            Err(error) if error.code == Code::TxRestart => {
+                copy.begin_anew().await?;
+                Err(error)
+            }
+            outcome => outcome,
+        }
     }
 
     async fn found_at(&self, place: &Location) -> Result<Option<Found>> {
@@ -122,6 +157,16 @@ impl Dfs {
         }
         let place = self.shared.place_of(name.parent, &name.name, &found.inode);
         self.has_tier_record(place, found.inode.oid).await
+    }
+
+    /// The record of the file's copy, as it is to be with the new object.
+    async fn record_of_new(
+        &self,
+        place: Place<'_>,
+        file: &Obj,
+        copy: &Copy,
+    ) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+        self.record_with_new_object(place, file, &copy.seen, (&copy.sink, &copy.made)).await
     }
 
     /// Registers an object as one that goes with this client's handle on it.
@@ -138,7 +183,7 @@ impl Dfs {
     ///
     /// Errors: `TxRestart` when the file has changed since it was copied; `Busy` when it is open; `NonExist`, `NotSupported` when
     /// the names are others now.
-    async fn switch(&self, names: &[Location], copy: &Copy) -> Result<()> {
+    async fn switch(&self, names: &[Location], file: &Obj, copy: &Copy) -> Result<()> {
         let shared = &self.shared;
         let (old, new) = (copy.source.oid, copy.sink.oid);
         let mut entries = Vec::with_capacity(names.len());
@@ -152,15 +197,18 @@ impl Dfs {
             false => entries[0].clone(),
         };
         require_all_names(&found.inode, names)?;
-        let xattrs = match is_hard {
-            true => {
-                let first = &names[0];
-                let place = shared.place_of(first.parent, &first.name, &found.inode);
-                shared.fetch_xattrs(place).await?
-            }
+        let place = shared.place_of(names[0].parent, &names[0].name, &found.inode);
+        let mut xattrs = match is_hard {
+            true => shared.fetch_xattrs(place).await?,
             // They are in the entry, and stay there.
             false => Vec::new(),
         };
+        if found.inode.has_xattrs
+            && let Some(record) = self.record_of_new(place, file, copy).await?
+        {
+            xattrs.retain(|(akey, _)| *akey != record.0);
+            xattrs.push(record);
+        }
         let inode = inode_of_new(shared, &found, copy);
         let record = Inode { hard: false, ..inode }.encode(b"");
         let values: Vec<Vec<u8>> = match is_hard {
@@ -186,7 +234,10 @@ impl Dfs {
         }
         for (name, value) in names.iter().zip(&values) {
             let (unit, dkey) = (name.parent.first_unit(), &name.name[..]);
-            let iods = vec![inline(INODE, value)];
+            let mut iods = vec![inline(INODE, value)];
+            if !is_hard {
+                iods.extend(xattrs.iter().map(|(akey, value)| xattr_iod(akey, value, Cond::NONE)));
+            }
             batch.op(Op::Update { unit, dkey, cond: Cond::DKEY_UPDATE, iods });
         }
         if is_hard {
@@ -194,9 +245,9 @@ impl Dfs {
             iods.extend(xattrs.iter().map(|(akey, value)| xattr_iod(akey, value, Cond::NONE)));
             let unit = new.first_unit();
             batch.op(Op::Update { unit, dkey: RECORD, cond: Cond::NONE, iods });
-            for (_, value) in xattrs.iter().filter(|(_, value)| is_bulk(value)) {
-                batch.bulk_out(value);
-            }
+        }
+        for (_, value) in xattrs.iter().filter(|(_, value)| is_bulk(value)) {
+            batch.bulk_out(value);
         }
         batch.op(Op::Adopt { unit: new.first_unit() });
         batch.op(Op::FreeClosed { unit: old.first_unit() });

@@ -16,6 +16,7 @@
 pub mod agent;
 mod evict;
 mod marks;
+mod moved;
 mod notice;
 mod recall;
 mod record;
@@ -362,13 +363,7 @@ impl Dfs {
         if record.oid != file.oid() {
             return Err(Error::inval("the record is another file's"));
         }
-        let value = record.encode()?;
-        if value.len() > types::limits::XATTR_BYTES_MAX {
-            return Err(Error::new(
-                Code::RecordTooBig,
-                "the file is spread over more groups than a record of its copy can name",
-            ));
-        }
+        let value = record.checked()?;
         self.change_xattr(file, RECORD, Change::Set { value: &value, cond: Cond::NONE }).await
     }
 

@@ -42,10 +42,10 @@ const READ_PAUSE: Duration = Duration::from_millis(20);
 /// A stub that was found.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Seen {
-    chunk: u64,
+    pub chunk: u64,
     unit: Unit,
-    epoch: Epoch,
-    stub: Stub,
+    pub epoch: Epoch,
+    pub stub: Stub,
 }
 
 impl Seen {
@@ -300,7 +300,7 @@ impl Dfs {
     }
 
     /// Brings back what of the ranges, which are all of the file or some of it, is in the tier only; returns how many chunks that were.
-    async fn recall(
+    pub(super) async fn recall(
         &self,
         file: &Obj,
         ranges: &[Recx],
@@ -472,7 +472,7 @@ impl Dfs {
     }
 
     /// The stubs among some chunks.
-    async fn stubs(&self, file: &Obj, chunks: &[u64]) -> Result<Vec<Seen>> {
+    pub(super) async fn stubs(&self, file: &Obj, chunks: &[u64]) -> Result<Vec<Seen>> {
         let array = file.node.array();
         let mut by_unit = std::collections::BTreeMap::<Unit, Vec<u64>>::new();
         for &chunk in chunks {

@@ -88,6 +88,18 @@ impl TierRecord {
         Ok(raw)
     }
 
+    /// The record's bytes, if an attribute has room for them.
+    pub(super) fn checked(&self) -> Result<Vec<u8>> {
+        let raw = self.encode()?;
+        match raw.len() > types::limits::XATTR_BYTES_MAX {
+            true => Err(Error::new(
+                Code::RecordTooBig,
+                "the file is spread over more groups than a record of its copy can name",
+            )),
+            false => Ok(raw),
+        }
+    }
+
     /// The inverse of [`TierRecord::encode`]. `Io` for bytes that are no record.
     pub fn decode(raw: &[u8]) -> Result<TierRecord> {
         decode(raw).ok_or_else(|| {

@@ -6,6 +6,7 @@ mod behind;
 #[path = "../harness/mod.rs"]
 mod harness;
 mod killed;
+mod moved;
 
 use dfs::sys::Sys;
 use dfs::tier::{
