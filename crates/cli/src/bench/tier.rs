@@ -54,6 +54,9 @@ pub struct TierArgs {
     /// nobody else uses
     #[arg(long, value_name = "WHAT", conflicts_with_all = ["block", "random", "lanes"])]
     experiment: Option<experiment::Experiment>,
+    /// How long a run of the experiment lasts at most, whatever it has moved by then: small blocks would take minutes [default: 2 for block, else no limit]
+    #[arg(long, value_name = "SECONDS", requires = "experiment")]
+    seconds: Option<u32>,
     /// Write the experiment's curves (SVG)
     #[arg(long, value_name = "FILE", requires = "experiment")]
     plot: Option<PathBuf>,
@@ -97,9 +100,17 @@ pub fn run(session: &Session, args: &TierArgs) -> Outcome {
     if args.size == 0 || args.block == 0 || args.piece == Some(0) || args.lanes == Some(0) {
         return Err(Error::inval("--size, --block, --piece and --lanes are not 0").into());
     }
+    if args.seconds == Some(0) {
+        return Err(Error::inval("--seconds is not 0").into());
+    }
     let url = &args.url;
     if let Some(what) = args.experiment {
-        let sizes = experiment::Sizes { moved: args.size, ahead: args.ahead, piece: args.piece };
+        let sizes = experiment::Sizes {
+            moved: args.size,
+            time: args.seconds.map(|seconds| Duration::from_secs(seconds.into())),
+            ahead: args.ahead,
+            piece: args.piece,
+        };
         return experiment::run(session, url, what, sizes, args.plot.as_deref());
     }
     let (name, _, store) = of_cont(session, &url.pool, &url.cont)?;

@@ -169,6 +169,14 @@ fn reads_in_order_are_fetched_ahead_and_others_get_what_they_ask_for() {
         assert_eq!(row["safe_seconds"].is_f64(), row["kind"].as_str().unwrap().contains("write"));
         assert!(row["bytes_s"].as_u64().unwrap() > 0, "{row}");
     }
+    // As many calls of each size as there was time for; blocks of 4 KiB once took minutes.
+    let report = system.json(&[&bench[..], &["block", "--seconds", "1"]].concat());
+    let rows = report["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 7 * 4);
+    for row in rows {
+        let [block, calls, bytes] = ["block", "operations", "bytes"].map(|of| bytes(&row[of]));
+        assert!(calls > 0 && bytes == calls * block && bytes <= 16 << 20, "{row}");
+    }
     let report = system.json(&[&bench[..], &["foreground"]].concat());
     let rows = report["rows"].as_array().unwrap();
     assert_eq!(rows.len(), 12);

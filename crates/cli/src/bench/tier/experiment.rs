@@ -1,7 +1,7 @@
 //! The experiments of the paper that put a storage cloud behind a file system: block size, threads, depth, a cache that is smaller than the data, and when
 //! fsync returns. Each of them is a table of runs, and a curve each kind of run.
 //!
-//! A run writes or reads the same number of bytes in files of its own, one for each thread, which are removed after it.
+//! A run writes or reads the same number of bytes, or as many as it can in a time, in files of its own, one for each thread, which are removed after it.
 
 mod beside;
 
@@ -15,11 +15,12 @@ use bench::svg::{Lines, Series};
 use clap::ValueEnum;
 use dfs::tier::{Mark, TierNotice};
 use dfs::{CreateOptions, Obj, OpenFlags};
+use futures_util::future::ready;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use serde::Serialize;
 use std::path::Path;
 use std::sync::{Arc, Barrier};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tier::{Mover, Source, Store};
 use types::{Code, Error, Result, size};
 use wire::control::OpenMode;
@@ -43,6 +44,8 @@ const COUNTS: [u32; 5] = [1, 2, 4, 8, 15];
 const BLOCK: u64 = 1 << 20;
 /// Files of the runs with a small cache, of which the pool may keep a quarter.
 const CACHED_FILES: u32 = 8;
+/// A run with blocks of 4 KiB ends after so long: each write is a step of its own in the pool's log.
+const BLOCK_RUN_TIME: Duration = Duration::from_secs(2);
 /// Times that work beside moves is read: what is in memory is there in no time.
 const READ_ROUNDS: u32 = 8;
 
@@ -60,6 +63,19 @@ pub enum Experiment {
     Cache,
     /// Work on the pool's files alone, and while others are copied, evicted and fetched without a pause
     Foreground,
+}
+
+impl Experiment {
+    /// How long each run lasts at most unless somebody says otherwise.
+    fn run_time(self) -> Option<Duration> {
+        match self {
+            Experiment::Block => Some(BLOCK_RUN_TIME),
+            Experiment::Threads
+            | Experiment::Depth
+            | Experiment::Cache
+            | Experiment::Foreground => None,
+        }
+    }
 }
 
 /// What a run does.
@@ -108,6 +124,25 @@ struct Case {
     depth: u32,
     /// So often one after the other.
     rounds: u32,
+    /// Nothing is begun after so long.
+    time: Option<Duration>,
+}
+
+/// What was written or read.
+#[derive(Clone, Copy, Default)]
+struct Done {
+    operations: u64,
+    bytes: u64,
+    /// Until the last thread had its last byte, or its fsync.
+    seconds: f64,
+}
+
+impl Done {
+    fn add(&mut self, other: Done) {
+        self.operations += other.operations;
+        self.bytes += other.bytes;
+        self.seconds += other.seconds;
+    }
 }
 
 /// What came of it.
@@ -117,6 +152,7 @@ struct Row {
     block: u64,
     threads: u32,
     depth: u32,
+    operations: u64,
     bytes: u64,
     /// Until the last thread had its last byte, or its fsync.
     seconds: f64,
@@ -157,6 +193,8 @@ struct Bench<'a> {
 pub struct Sizes {
     /// Written or read in each run.
     pub moved: u64,
+    /// At most, in each run.
+    pub time: Option<Duration>,
     /// Fetched ahead.
     pub ahead: u64,
     /// Of these in one request, if not the usual ones.
@@ -185,8 +223,9 @@ pub fn run(
     let place = Place { session, url, dir };
     let bench = Bench { place, remote, tier, store, source, bytes };
     let mut rows = Vec::new();
+    let time = sizes.time.or(experiment.run_time());
     let outcome = cases(experiment, bytes).into_iter().try_for_each(|case| {
-        rows.push(bench.run(case)?);
+        rows.push(bench.run(Case { time, ..case })?);
         Ok(())
     });
     let dir = &bench.place.dir;
@@ -201,14 +240,23 @@ pub fn run(
             .map_err(|error| Error::io(format!("writing {}", file.display()), error))?;
     }
     session.out.show(&report, |out| {
-        let mut table =
-            Table::new(&["RUN", ">BLOCK", ">THREADS", ">DEPTH", ">RATE", ">SAFE AFTER", ">MOVED"]);
+        let mut table = Table::new(&[
+            "RUN",
+            ">BLOCK",
+            ">THREADS",
+            ">DEPTH",
+            ">CALLS",
+            ">RATE",
+            ">SAFE AFTER",
+            ">MOVED",
+        ]);
         for row in &report.rows {
             table.row(vec![
                 row.kind.to_string(),
                 size::format(row.block),
                 row.threads.to_string(),
                 row.depth.to_string(),
+                row.operations.to_string(),
                 format!("{}/s", size::format(row.bytes_s)),
                 row.safe_seconds.map_or("-".into(), |seconds| format!("{seconds:.2} s")),
                 row.moved_bytes.map_or("-".into(), size::format),
@@ -225,7 +273,14 @@ fn cases(experiment: Experiment, bytes: u64) -> Vec<Case> {
     };
     let mut cases = Vec::new();
     let mut add = |kinds: &[Kind], block, threads, depth| {
-        cases.extend(kinds.iter().map(|&kind| Case { kind, block, threads, depth, rounds: 1 }));
+        cases.extend(kinds.iter().map(|&kind| Case {
+            kind,
+            block,
+            threads,
+            depth,
+            rounds: 1,
+            time: None,
+        }));
     };
     match experiment {
         Experiment::Block => {
@@ -301,7 +356,7 @@ impl Place<'_> {
         remote.wait(&path, remote.sys.open(&path, flags, 0o600, &CreateOptions::default()))
     }
 
-    /// Writes or reads some files, when all threads are ready.
+    /// Writes or reads some files, when all threads are ready; returns what of them.
     fn move_some(
         &self,
         case: Case,
@@ -309,37 +364,45 @@ impl Place<'_> {
         per_file: u64,
         writes: bool,
         begin: &Barrier,
-    ) -> Result<()> {
+    ) -> Result<Done> {
         let opened = Remote::open(self.session, self.url, OpenMode::ReadWrite);
         let data = Arc::new(noise(case.block.min(per_file) as usize));
         // Whatever became of it: the others wait.
         begin.wait();
+        let begun = Instant::now();
+        let has_time = || case.time.is_none_or(|time| begun.elapsed() < time);
         let remote = opened?;
         let fs = remote.dfs();
-        for number in files {
+        let mut done = Done::default();
+        for number in files.take_while(|_| has_time()) {
             let flags = match writes {
                 true => OpenFlags::READ_WRITE | OpenFlags::CREATE,
                 false => OpenFlags::READ_WRITE,
             };
             let file = self.open(&remote, number, flags)?;
             let count = per_file.div_ceil(case.block);
-            let calls = stream::iter(0..count).map(|call| {
+            let calls = (0..count).take_while(|_| has_time());
+            let calls = stream::iter(calls).map(|call| {
                 let (at, data, file) = (call * case.block, data.clone(), &file);
                 let bytes = case.block.min(per_file - at) as usize;
                 async move {
                     match writes {
-                        true => fs.write(file, at, &data[..bytes]).await.map(|_| ()),
-                        false => fs.read(file, at, &mut vec![0; bytes]).await.map(|_| ()),
+                        true => fs.write(file, at, &data[..bytes]).await.map(|_| bytes as u64),
+                        false => fs.read(file, at, &mut vec![0; bytes]).await.map(|_| bytes as u64),
                     }
                 }
             });
             let path = self.path(number);
-            remote.wait(&path, calls.buffer_unordered(case.depth as usize).try_collect::<()>())?;
+            let moved = calls.buffer_unordered(case.depth as usize).try_for_each(|bytes| {
+                done.add(Done { operations: 1, bytes, seconds: 0.0 });
+                ready(Ok(()))
+            });
+            remote.wait(&path, moved)?;
             if writes {
                 remote.wait(&path, fs.fsync(&file))?;
             }
         }
-        Ok(())
+        Ok(done)
     }
 }
 
@@ -358,38 +421,37 @@ impl Bench<'_> {
     }
 
     fn measured(&self, case: Case, files: u32) -> Result<Row> {
-        let Case { kind, block, threads, depth, rounds } = case;
+        let Case { kind, block, threads, depth, .. } = case;
         let per_file = self.bytes / files as u64;
         let (mut safe_seconds, mut moved_bytes) = (None, None);
-        let seconds = match kind {
+        let fill = Case { block: BLOCK, depth: 4, threads: 1, rounds: 1, time: None, ..case };
+        let done = match kind {
             Kind::WriteAsync | Kind::WritePosix => {
                 self.say(kind == Kind::WritePosix)?;
                 let begin = Instant::now();
-                let seconds = self.move_all(case, files, per_file, true)?;
+                let done = self.move_all(case, files, per_file, true)?;
                 if kind == Kind::WriteAsync {
                     self.sync(files)?;
                 }
                 safe_seconds = Some(begin.elapsed().as_secs_f64());
-                seconds
+                done
             }
             Kind::WriteBeside | Kind::ReadBeside => {
                 self.say(false)?;
                 let writes = kind.writes();
                 if !writes {
-                    let fill = Case { block: BLOCK, depth: 4, threads: 1, rounds: 1, ..case };
                     self.move_all(fill, files, per_file, true)?;
                     // As what it is compared with: that was read once.
                     self.sync(files)?;
                     self.source.drop_parts();
                 }
-                let (seconds, moved) =
+                let (done, moved) =
                     self.beside_moves(|| self.move_all(case, files, per_file, writes))?;
                 moved_bytes = Some(moved);
-                seconds
+                done
             }
             Kind::ReadPool | Kind::ReadTier | Kind::ReadSmallCache => {
                 self.say(false)?;
-                let fill = Case { block: BLOCK, depth: 4, threads: 1, rounds: 1, ..case };
                 self.move_all(fill, files, per_file, true)?;
                 self.sync(files)?;
                 if kind == Kind::ReadSmallCache {
@@ -402,13 +464,14 @@ impl Bench<'_> {
                 self.move_all(case, files, per_file, false)?
             }
         };
-        let bytes = per_file * files as u64 * rounds as u64;
+        let Done { operations, bytes, seconds } = done;
         let bytes_s = (bytes as f64 / seconds.max(1e-9)) as u64;
         Ok(Row {
             kind: kind.word(),
             block,
             threads,
             depth,
+            operations,
             bytes,
             seconds,
             bytes_s,
@@ -430,13 +493,16 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Writes or reads all files, each thread those of its own, as often as the case says; returns the seconds that took.
-    fn move_all(&self, case: Case, files: u32, per_file: u64, writes: bool) -> Result<f64> {
-        (0..case.rounds).map(|_| self.move_once(case, files, per_file, writes)).sum()
+    /// Writes or reads all files, each thread those of its own, as often as the case says.
+    fn move_all(&self, case: Case, files: u32, per_file: u64, writes: bool) -> Result<Done> {
+        let mut all = Done::default();
+        for _ in 0..case.rounds {
+            all.add(self.move_once(case, files, per_file, writes)?);
+        }
+        Ok(all)
     }
 
-    /// The same once; returns the seconds until the last thread had ended.
-    fn move_once(&self, case: Case, files: u32, per_file: u64, writes: bool) -> Result<f64> {
+    fn move_once(&self, case: Case, files: u32, per_file: u64, writes: bool) -> Result<Done> {
         let (begin, place) = (Barrier::new(case.threads as usize + 1), &self.place);
         std::thread::scope(|scope| {
             let threads: Vec<_> = (0..case.threads)
@@ -448,11 +514,13 @@ impl Bench<'_> {
                 .collect();
             begin.wait();
             let since = Instant::now();
+            let mut all = Done::default();
             for thread in threads {
                 let panicked = |_| Error::new(Code::Io, "a thread of the measurement panicked");
-                thread.join().map_err(panicked)??;
+                all.add(thread.join().map_err(panicked)??);
             }
-            Ok(since.elapsed().as_secs_f64())
+            all.seconds = since.elapsed().as_secs_f64();
+            Ok(all)
         })
     }
 

@@ -9,9 +9,16 @@ const MOVED: std::ops::Range<u32> = 1000..1004;
 
 impl Bench<'_> {
     /// Does some work meanwhile; returns what that returns, and how many bytes were moved.
-    pub(super) fn beside_moves(&self, work: impl FnOnce() -> Result<f64>) -> Result<(f64, u64)> {
+    pub(super) fn beside_moves(&self, work: impl FnOnce() -> Result<Done>) -> Result<(Done, u64)> {
         let per_file = (self.bytes / MOVED.len() as u64).max(BLOCK);
-        let fill = Case { kind: Kind::WriteAsync, block: BLOCK, threads: 1, depth: 4, rounds: 1 };
+        let fill = Case {
+            kind: Kind::WriteAsync,
+            block: BLOCK,
+            threads: 1,
+            depth: 4,
+            rounds: 1,
+            time: None,
+        };
         let begin = Barrier::new(1);
         self.place.move_some(fill, MOVED, per_file, true, &begin)?;
         let is_over = AtomicBool::new(false);
