@@ -8,6 +8,7 @@ use crate::patience::Patience;
 use crate::pool::{Pool, PoolState};
 use crate::system::SystemAddress;
 use crate::target::TargetLink;
+use crate::users::Users;
 use async_recursion::async_recursion as boxed;
 use env::Env;
 use std::cell::{Cell, RefCell};
@@ -86,6 +87,8 @@ pub(crate) struct Inner {
     lanes: RefCell<HashMap<u16, Rc<Window>>>,
     ways: Ways,
     targets: RefCell<HashMap<TargetId, Rc<TargetLink>>>,
+    /// What jobs in the background are told of users.
+    users: Users,
     /// Of open pools; some may be closed.
     pools: RefCell<Vec<Weak<PoolState>>>,
 }
@@ -117,6 +120,7 @@ impl Client {
             lanes: RefCell::default(),
             ways: Ways::default(),
             targets: RefCell::new(HashMap::default()),
+            users: Users::default(),
             pools: RefCell::default(),
         }))
     }
@@ -124,6 +128,15 @@ impl Client {
     /// The environment its futures run on.
     pub fn env(&self) -> &Env {
         &self.0.env
+    }
+
+    pub(crate) fn users(&self) -> &Users {
+        &self.0.users
+    }
+
+    /// The job that it asks for unless it says otherwise; may be empty.
+    pub(crate) fn job(&self) -> &str {
+        &self.0.options.job
     }
 
     /// Who this client is.

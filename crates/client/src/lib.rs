@@ -41,6 +41,7 @@ mod sums;
 mod system;
 mod target;
 mod tx;
+mod users;
 
 pub use array::ArrayObj;
 pub use batch::{Batch, BatchResult};

@@ -269,6 +269,7 @@ impl TargetLink {
                 Ok(answer) => match answer.body.first() {
                     Some(0) => {
                         self.is_short.set(answer.is_short);
+                        client.note_users(answer.has_users);
                         if let Some(conn) = &used {
                             let sent: usize = ask.bulk_out.iter().map(|part| part.len()).sum();
                             let bytes = (sent + answer.bulk_bytes) as u64;

@@ -388,6 +388,7 @@ impl Target {
         }
         responder.set_bulk_credit(ctx.admission.writers.credit());
         responder.set_short(ctx.shard.stat().is_short());
+        responder.set_users(caller.gives_way() && self.has_users_near(&ctx));
         let slices = segments.slices();
         let send = pin!(self.send(responder, version, &answer, &slices));
         at_clients_pace(&self.env, &mut slot, send).await;

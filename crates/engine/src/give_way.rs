@@ -241,6 +241,11 @@ impl Target {
         self.wait_in_line(&self.moving.background, share, until, has_clients).await
     }
 
+    /// True when a job in the background has somebody to give way to.
+    pub(crate) fn has_users_near(&self, ctx: &TargetPool) -> bool {
+        ctx.scrubber.heal_share() < 100 && self.moving.near.has_some(self.env.now())
+    }
+
     async fn wait_in_line<'a>(
         &'a self,
         line: &'a Line,

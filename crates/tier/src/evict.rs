@@ -49,7 +49,10 @@ pub async fn evict_file(
         }
     }
     let mut outcome = Ok(());
-    let read = |(first, part)| async move { (first, part, part_bytes(store, part).await) };
+    let client = fs.container().client();
+    let read = |(first, part)| async move {
+        (first, part, client.beside_users(part_bytes(store, part)).await)
+    };
     // Read back a few at a time, in order.
     let mut read =
         futures_util::stream::iter(going).map(read).buffered(parallel(record.part_bytes));

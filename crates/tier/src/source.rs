@@ -281,6 +281,27 @@ impl Source {
         }
     }
 
+    /// Bytes of a part for somebody who has time: nothing else is fetched, and nothing kept.
+    async fn read_patiently(&self, ask: TierAsk) -> Result<CopyPiece> {
+        let (record, range) = (&ask.record, ask.range);
+        let short = || Error::new(Code::Csum, "a file's copy is shorter than its record says");
+        let end = range.index.checked_add(range.count).ok_or_else(short)?;
+        let at = usize::try_from(range.index / record.part_bytes).map_err(|_| short())?;
+        let store = self.store(&record.tier).await?.patient();
+        let manifest = self.manifest(&store, record).await?;
+        let part = manifest.parts.get(at).ok_or_else(short)?;
+        let from = at as u64 * record.part_bytes;
+        if end > from + part.bytes {
+            return Err(short());
+        }
+        if part.encoding.is_some() || self.is_for_others {
+            return Ok(CopyPiece::new(from, Arc::new(store.get_part(part).await?)));
+        }
+        let start = HEADER_BYTES as u64 + (range.index - from);
+        let bytes = store.get_range(&part.key, start, range.count).await?;
+        Ok(CopyPiece::new(range.index, Arc::new(bytes)))
+    }
+
     /// Begins to get a range from where its part is in most cases, while nobody knows yet: the manifest is not there. Whoever waits for the
     /// first bytes does not wait for one after the other.
     fn guess(&self, store: &Store, ask: &TierAsk, at: usize) -> Option<Guess> {
@@ -513,6 +534,11 @@ impl TierSource for Source {
     fn read_around(&self, ask: TierAsk) -> BoxFuture<'static, Result<CopyPiece>> {
         let source = self.clone();
         async move { source.read_some(ask, false).await }.boxed()
+    }
+
+    fn read_alone(&self, ask: TierAsk) -> BoxFuture<'static, Result<CopyPiece>> {
+        let source = self.clone();
+        async move { source.read_patiently(ask).await }.boxed()
     }
 
     fn announce(&self, record: &TierRecord, from: u64) {

@@ -191,7 +191,11 @@ impl<'a> Uploading<'a> {
                 let key = part_key(&self.prefix, self.parts.len());
                 let (at, store) = (self.parts.len(), self.store.clone());
                 self.parts.push(None);
-                going.push(async move { Ok::<_, Error>((at, store.put_part(key, bytes).await?)) });
+                let client = self.fs.container().client();
+                going.push(async move {
+                    let sent = client.beside_users(store.put_part(key, bytes)).await;
+                    Ok::<_, Error>((at, sent?))
+                });
                 synced.sent_bytes += count;
             }
             while going.len() >= parallel

@@ -20,7 +20,7 @@ use std::time::Duration;
 use types::map::HashMap;
 use types::{Code, Error, Result, limits};
 use wire::admission::BULK_BYTES_MIN;
-use wire::header::{FLAG_DEFERRED_BULK, FLAG_JOB, FLAG_REMOTE_BULK, FLAG_SHORT};
+use wire::header::{FLAG_DEFERRED_BULK, FLAG_JOB, FLAG_REMOTE_BULK, FLAG_SHORT, FLAG_USERS};
 use wire::hello::{HelloReply, RemoteRange};
 use wire::obj::Notice;
 use wire::{Header, Kind};
@@ -56,6 +56,8 @@ pub struct Answer {
     pub map_version: u32,
     /// The engine says that new files are better off elsewhere; see [`wire::header::FLAG_SHORT`].
     pub is_short: bool,
+    /// The engine says that others should go first; see [`wire::header::FLAG_USERS`].
+    pub has_users: bool,
     /// Bytes placed into `bulk_in`.
     pub bulk_bytes: usize,
 }
@@ -255,7 +257,8 @@ impl Conn {
             registered.read_bulk(bulk_bytes, call.bulk_in).await?;
         }
         let is_short = header.flags & FLAG_SHORT != 0;
-        Ok(Answer { body, map_version: header.map_version, is_short, bulk_bytes })
+        let has_users = header.flags & FLAG_USERS != 0;
+        Ok(Answer { body, map_version: header.map_version, is_short, has_users, bulk_bytes })
     }
 }
 

@@ -25,6 +25,15 @@ pub async fn for_job<F: Future>(mut job: Option<Rc<str>>, work: F) -> F::Output 
     .await
 }
 
+/// The job that is asked for now, if it is not that of the connection.
+pub fn current_job() -> Option<Rc<str>> {
+    let mut current = None;
+    exchange(&mut current);
+    let job = current.clone();
+    exchange(&mut current);
+    job
+}
+
 /// Puts back what there was, also when the work panics.
 struct Current<'a>(&'a mut Option<Rc<str>>);
 

@@ -45,7 +45,7 @@ pub use accept::{Acceptor, Handoff, HelloInfo, Incomer};
 pub use address::Address;
 pub use conn::{Answer, Call, Conn};
 pub use dial::{Dial, connect, is_heard};
-pub use for_job::for_job;
+pub use for_job::{current_job, for_job};
 pub use ledger::{Ledger, MESSAGE_BYTES_MAX_DEFAULT};
 pub use link_speeds::{LinkSpeeds, PROBE_BYTES, PROBE_SLICES, probed_speed, transfer_kb_s};
 pub use peer::{began, has_ended, host_process, is_gone};

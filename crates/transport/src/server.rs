@@ -21,7 +21,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use types::{ClientId, Code, Error, Result, limits};
-use wire::header::{FLAG_DEFERRED_BULK, FLAG_JOB, FLAG_REMOTE_BULK, FLAG_SHORT};
+use wire::header::{FLAG_DEFERRED_BULK, FLAG_JOB, FLAG_REMOTE_BULK, FLAG_SHORT, FLAG_USERS};
 use wire::{Header, Kind};
 
 pub(crate) struct Serving {
@@ -238,6 +238,7 @@ impl Serving {
             deferred,
             bulk_credit: None,
             is_short: false,
+            has_users: false,
             room: RefCell::default(),
             charge,
         };
@@ -399,6 +400,7 @@ pub struct Responder {
     deferred: Option<Rc<Deferred>>,
     bulk_credit: Option<u32>,
     is_short: bool,
+    has_users: bool,
     /// For the answer, and the bytes that are counted of it.
     room: RefCell<Option<(AnswerRoom, usize)>>,
     charge: Rc<Charge>,
@@ -423,6 +425,11 @@ impl Responder {
     /// Tells the client that new files are better off elsewhere.
     pub fn set_short(&mut self, is_short: bool) {
         self.is_short = is_short;
+    }
+
+    /// Tells a job in the background that users are there, too.
+    pub fn set_users(&mut self, has_users: bool) {
+        self.has_users = has_users;
     }
 
     /// Waits for room for an answer of `bytes`, before it is put together; false when nobody waits for
@@ -497,6 +504,9 @@ impl Responder {
         header.set_bulk_credit(self.bulk_credit);
         if self.is_short {
             header.flags |= FLAG_SHORT;
+        }
+        if self.has_users {
+            header.flags |= FLAG_USERS;
         }
         let mut in_stream = segments;
         if let Some(remote) = &self.remote

@@ -123,6 +123,11 @@ pub trait TierSource: Send + Sync {
         async move { Ok(CopyPiece::new(part.index, Arc::new(read.await?))) }.boxed()
     }
 
+    /// The same for a job that gives way to users: no more than the range, and nothing ahead of it.
+    fn read_alone(&self, ask: TierAsk) -> BoxFuture<'static, Result<CopyPiece>> {
+        self.read_around(ask)
+    }
+
     /// Says that all of a file's copy is going to be asked for in order, from a place on.
     fn announce(&self, record: &TierRecord, from: u64) {
         let _ = (record, from);

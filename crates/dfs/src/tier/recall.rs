@@ -35,6 +35,9 @@ const CHUNKS_GOING_MAX: usize = 4;
 /// Pieces that are put back at the same time, while the next one is fetched.
 const PIECES_GOING_MAX: usize = 4;
 
+/// What of a copy comes in one request beside users: requests cost a store more than what they carry when they are small.
+const BESIDE_BYTES: u64 = 4 << 20;
+
 /// A piece of which nothing was read for so long is put back though it is the newest: longer than a reader in order is with a chunk, and short for
 /// whoever looks at the file next.
 const READ_PAUSE: Duration = Duration::from_millis(20);
@@ -278,13 +281,18 @@ impl Dfs {
         };
         let fits = |piece: &CopyPiece| seen.of(piece, chunk_bytes).is_some();
         let mut record = self.known_record(file).await?;
-        let mut found = source().read_around(ask(&record)).await;
+        let client = self.shared.cont.client();
+        let read = async |asked: TierAsk| match client.gives_way() {
+            true => client.beside_users(source().read_alone(beside(asked, chunk_bytes))).await,
+            false => source().read_around(asked).await,
+        };
+        let mut found = read(ask(&record)).await;
         if !found.as_ref().is_ok_and(fits) {
             // That may have been the record of an older copy.
             let now = self.require_record(file).await?;
             if now != record {
                 record = now;
-                found = source().read_around(ask(&record)).await;
+                found = read(ask(&record)).await;
             }
         }
         let piece = found?;
@@ -330,7 +338,8 @@ impl Dfs {
         if self.tier_settled(file.oid()).await.is_some() {
             wanted = self.stubs(file, &chunks).await?;
         }
-        if let Some(first) = wanted.first().filter(|_| is_all) {
+        let is_ahead = is_all && !self.shared.cont.client().gives_way();
+        if let Some(first) = wanted.first().filter(|_| is_ahead) {
             source().announce(&*self.known_record(file).await?, first.chunk * chunk_bytes);
         }
         let times = self.times(file).await?;
@@ -563,6 +572,15 @@ impl Dfs {
         }
         pieces
     }
+}
+
+/// What a job that gives way to users asks for at a time: some chunks of the part, from that of the range on.
+fn beside(ask: TierAsk, chunk_bytes: u64) -> TierAsk {
+    let Recx { index, count } = ask.range;
+    let part = ask.whole_part();
+    let whole_chunks = BESIDE_BYTES / chunk_bytes * chunk_bytes;
+    let most = (part.index + part.count).saturating_sub(index);
+    TierAsk { range: Recx { index, count: whole_chunks.min(most).max(count) }, ..ask }
 }
 
 /// Memory cut as ranges are, which it has room for together.

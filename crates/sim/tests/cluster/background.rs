@@ -102,3 +102,58 @@ fn jobs_in_the_background_give_way() {
         }
     }
 }
+
+/// Steps of a job that asks an engine for a block and then does something that no engine has a part in: while a user works on another target, and after that.
+fn steps(seed: u64, job: &str) -> (u64, u64) {
+    let cluster = Cluster::start(ClusterSpec { seed, engines: 1, targets: 2 }).unwrap();
+    cluster.block_on(async {
+        let setup = cluster.client("setup");
+        let cont = cluster.container(&setup, Durability::Memory, ContLayout::Plain).await.unwrap();
+        let (ours, theirs) = (files(&cont, 0), files(&cont, 1000));
+        let client = cluster.client_in_job("mover", job);
+        let pool = client.pool_open(&Name::Label("p".into()), OpenMode::ReadWrite).await.unwrap();
+        let own = pool.cont_open(&Name::Label("c".into()), OpenMode::ReadWrite).await.unwrap();
+        let file = ArrayObj { cont: own, ..theirs[1].clone() };
+        let range = [Recx { index: 0, count: BLOCK }];
+        file.write(&range, &[&vec![7; BLOCK as usize]]).await.unwrap();
+        let count = Cell::new(0);
+        let steps = async {
+            let mut room = vec![0; BLOCK as usize];
+            loop {
+                file.read(&range, &mut [&mut room]).await.unwrap();
+                let works = async { client.env().sleep(Duration::from_millis(10)).await };
+                client.beside_users(works).await;
+                count.set(count.get() + 1);
+            }
+        };
+        let watch = async {
+            let by_user = Cell::new(0);
+            for _ in 0..4 {
+                work_on(&setup, &ours[0], &by_user).await;
+            }
+            let beside = count.replace(0);
+            // It rests for the last time, and has heard of nobody for a while.
+            setup.env().sleep(Duration::from_secs(4)).await;
+            count.set(0);
+            setup.env().sleep(4 * LENGTH).await;
+            (beside, count.get())
+        };
+        match select(pin!(watch), pin!(steps)).await {
+            Either::Left((counts, _)) => counts,
+            Either::Right((never, _)) => never,
+        }
+    })
+}
+
+/// What a mover computes, and what it has a store do on the same machine, no engine holds back: it did that all the time that users were there.
+#[test]
+fn what_no_engine_holds_back_rests_beside_users() {
+    for seed in seeds(1) {
+        let (beside, alone) = steps(seed, types::job::TIER_MOVER);
+        let (other, _) = steps(seed, "copy");
+        let told =
+            format!("seed {seed}: {beside} beside a user, {alone} alone, {other} of another job");
+        assert!(beside > 5 && beside * 5 < alone, "{told}");
+        assert!(other * 10 > alone * 9, "{told}");
+    }
+}
