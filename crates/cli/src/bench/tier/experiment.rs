@@ -46,8 +46,8 @@ const BLOCK: u64 = 1 << 20;
 const CACHED_FILES: u32 = 8;
 /// A run with blocks of 4 KiB ends after so long: each write is a step of its own in the pool's log.
 const BLOCK_RUN_TIME: Duration = Duration::from_secs(2);
-/// Times that work beside moves is read: what is in memory is there in no time.
-const READ_ROUNDS: u32 = 8;
+/// Times that work beside moves is done: what is over in a tenth of a second tells of one step of the mover, or of none.
+const ROUNDS: u32 = 8;
 
 /// What is varied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, ValueEnum)]
@@ -307,8 +307,7 @@ fn cases(experiment: Experiment, bytes: u64) -> Vec<Case> {
             for block in [64 << 10, BLOCK, 4 << 20] {
                 add(&[WriteAsync, WriteBeside, ReadPool, ReadBeside], block, 1, 1);
             }
-            let reads = cases.iter_mut().filter(|case| !case.kind.writes());
-            reads.for_each(|case| case.rounds = READ_ROUNDS);
+            cases.iter_mut().for_each(|case| case.rounds = ROUNDS);
         }
     }
     cases
