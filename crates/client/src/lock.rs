@@ -98,6 +98,14 @@ impl Book {
     }
 }
 
+/// What is locked of a unit is with another target from now on.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Moved {
+    pub from: TargetId,
+    pub to: TargetId,
+    pub handle: (PoolId, ContId, Unit),
+}
+
 struct Entry {
     kind: LockKind,
     /// Through which it was locked last: the target ties the lock's life to it.
@@ -215,26 +223,29 @@ impl LockBook {
             .collect()
     }
 
-    /// What a client holds in a pool is with the targets that lead it under this map; says with which that is new.
+    /// What a client holds in a pool is with the targets that lead it under this map; says what is with another one than before, in a fixed
+    /// order.
     pub(crate) fn follow_leaders(
         &self,
         client: ClientId,
         pool: PoolId,
         map: &wire::map::PoolMap,
-    ) -> Vec<TargetId> {
-        let mut heirs = Vec::new();
+    ) -> Vec<Moved> {
+        let mut moved = Vec::new();
         let mut book = self.lock();
-        for ((of, _, unit, ..), entry) in &mut book.held {
+        for ((of, cont, unit, ..), entry) in &mut book.held {
             if *of == pool
                 && entry.client == client
                 && let Some(leader) = crate::moved::leader_of(*unit, map)
                 && leader != entry.target
             {
-                entry.target = leader;
-                heirs.push(leader);
+                let from = std::mem::replace(&mut entry.target, leader);
+                moved.push(Moved { from, to: leader, handle: (pool, *cont, *unit) });
             }
         }
-        heirs
+        moved.sort_unstable();
+        moved.dedup();
+        moved
     }
 
     /// After a lock was taken again: the notice that gives it back, if it was given back through

@@ -1,9 +1,10 @@
 //! Open handles and locks when another target comes to lead their group: they are registered and locked again there.
 //!
-//! The one that led it before has gone, or is about to forget them. The next one frees nothing and gives no lock
-//! to others until clients have had time to come.
+//! The one that led it before has gone, or is told to forget them ([`wire::obj::Notice::Left`]): it may lead again one day, and by then they
+//! may have been closed and unlocked elsewhere. The next one frees nothing and gives no lock to others until clients have had time to come.
 
 use crate::client::Client;
+use crate::lock::Moved;
 use crate::pool::PoolState;
 use types::{PoolId, TargetId, Unit};
 use wire::map::PoolMap;
@@ -22,12 +23,20 @@ impl Client {
         let id: PoolId = pool.id;
         let mut heirs: Vec<TargetId> = Vec::new();
         for link in self.links() {
-            for (heir, handle, count) in link.leave_behind(id, &map) {
-                self.target(heir).inherit(handle, count);
+            let behind = link.leave_behind(id, &map);
+            link.leave(behind.iter().map(|(_, handle, _)| *handle), map.version);
+            for (heir, handle, count) in behind {
+                let link = self.target(heir);
+                link.come_back(&handle);
+                link.inherit(handle, count);
                 heirs.push(heir);
             }
         }
-        heirs.extend(self.options().locks.follow_leaders(self.id(), id, &map));
+        for Moved { from, to, handle } in self.options().locks.follow_leaders(self.id(), id, &map) {
+            self.target(from).leave([handle], map.version);
+            self.target(to).come_back(&handle);
+            heirs.push(to);
+        }
         // In a fixed order, so that simulated runs repeat.
         heirs.sort_unstable();
         heirs.dedup();

@@ -7,6 +7,7 @@ use crate::pool::{Pool, PoolState};
 use futures_util::future::{Either, select};
 use futures_util::lock::Mutex;
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
@@ -22,6 +23,8 @@ use wire::request_id::{self, UNANSWERED_MAX};
 
 /// Closed handles are told together with the next request, or when this many wait.
 const RELEASES_HELD_MAX: usize = 64;
+/// Units of one notice that others lead now.
+const LEFT_TOLD_MAX: usize = 1000;
 /// First pause before a reconnect; doubles up to the second.
 const RECONNECT_PAUSE_MIN: Duration = Duration::from_millis(2);
 const RECONNECT_PAUSE_MAX: Duration = Duration::from_millis(500);
@@ -61,6 +64,9 @@ pub(crate) struct TargetLink {
     releases: RefCell<Vec<Handle>>,
     /// Other notices not yet told.
     notices: RefCell<Vec<Vec<u8>>>,
+    /// What this target led, and this client has since gone elsewhere with, by the version of the map that said so. Told again on each
+    /// connection of a session: the target keeps what it knows over connections, and a notice may be lost with one.
+    left: RefCell<BTreeMap<Handle, u32>>,
     /// The target is nearly full, as far as is known.
     is_short: Cell<bool>,
     /// What tells how fast it is reached.
@@ -189,6 +195,7 @@ impl TargetLink {
             owes_moved: Cell::new(false),
             releases: RefCell::new(Vec::new()),
             notices: RefCell::new(Vec::new()),
+            left: RefCell::default(),
             is_short: Cell::new(false),
             seen: SeenTransfers::default(),
             is_kept: Cell::new(false),
@@ -416,6 +423,7 @@ impl TargetLink {
         for address in client.addresses(&engine) {
             match client.dial(&address, Service::Target(self.id)).await {
                 Ok(conn) => {
+                    self.tell_left_on(&conn);
                     self.register_opens(client, &conn).await?;
                     self.reclaim_locks(client, &conn).await?;
                     self.moved.borrow_mut().clear();
@@ -441,8 +449,9 @@ impl TargetLink {
         if self.session.get() == session {
             return Ok(());
         }
-        // It knows of no handle that it could release.
+        // It knows of no handle that it could release, and of none that was held before.
         self.releases.borrow_mut().clear();
+        self.left.borrow_mut().clear();
         let mut opens: Vec<(Handle, u32)> =
             self.opens.borrow().iter().map(|(handle, count)| (*handle, *count)).collect();
         // In a fixed order, so that simulated runs repeat.
@@ -502,6 +511,37 @@ impl TargetLink {
             opens.remove(handle);
         }
         gone
+    }
+
+    /// This client has gone elsewhere with what it held of these units: by the map of this version others lead them. To be called before
+    /// it comes back with any of them.
+    pub fn leave(&self, handles: impl IntoIterator<Item = Handle>, map_version: u32) {
+        self.left.borrow_mut().extend(handles.into_iter().map(|handle| (handle, map_version)));
+        let conn = self.conn.borrow().clone();
+        if let Some(conn) = conn {
+            self.tell_left_on(&conn);
+        }
+    }
+
+    /// It is here again.
+    pub fn come_back(&self, handle: &Handle) {
+        self.left.borrow_mut().remove(handle);
+    }
+
+    fn tell_left_on(&self, conn: &Conn) {
+        let mut runs: BTreeMap<(PoolId, u32), Vec<(ContId, Unit)>> = BTreeMap::new();
+        for (&(pool, cont, unit), &version) in &*self.left.borrow() {
+            runs.entry((pool, version)).or_default().push((cont, unit));
+        }
+        for ((pool, map_version), all) in runs {
+            for units in all.chunks(LEFT_TOLD_MAX) {
+                let notice = Notice::Left { pool, map_version, units: units.to_vec() };
+                if let Err(error) = conn.notify(Kind::Notice, &wire::encode(&notice)) {
+                    tracing::debug!("telling target {} what it leads no more: {error}", self.id);
+                    return;
+                }
+            }
+        }
     }
 
     /// Takes over handles that another target led before.

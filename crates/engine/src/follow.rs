@@ -432,6 +432,7 @@ impl Target {
         let before = ctx.map.replace(Some(map.clone()));
         ctx.map_changes.note(before.as_deref(), &map);
         ctx.newer_map.wake();
+        self.forget_left(ctx);
         let has_moved = before
             .as_ref()
             .is_some_and(|before| (&before.outs, before.balanced) != (&map.outs, map.balanced));

@@ -41,6 +41,7 @@ mod home;
 mod jobs;
 mod kept_maps;
 mod last_asked;
+mod left;
 mod leftovers;
 mod link_speed;
 mod links;

@@ -58,6 +58,12 @@ impl Opens {
         freed
     }
 
+    /// Drops all handles of a client on an object; true when it held any, and nobody else does.
+    pub fn close_all(&mut self, client: ClientId, handle: Handle) -> bool {
+        let count = self.by_client.get_mut(&client).and_then(|handles| handles.remove(&handle));
+        count.is_some_and(|count| self.drop_object(handle, count))
+    }
+
     fn drop_object(&mut self, handle: Handle, count: u32) -> bool {
         match self.by_object.get_mut(&handle) {
             Some(left) if *left > count => {
@@ -96,6 +102,10 @@ mod tests {
         assert!(opens.is_open(&handle));
         assert!(opens.is_held_by(a, &handle) && !opens.is_held_by(b, &handle));
         assert!(opens.holds_any(a) && !opens.holds_any(b));
+        opens.open(b, handle);
+        opens.open(b, handle);
+        assert!(!opens.close_all(b, handle), "a holds one still");
+        assert!(!opens.close_all(b, handle) && !opens.holds_any(b));
         assert_eq!(opens.close_client(a), vec![handle]);
         assert!(!opens.is_open(&handle));
         assert!(opens.by_object.is_empty());

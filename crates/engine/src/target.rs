@@ -382,6 +382,9 @@ impl Target {
                     self.note_closed(client);
                 }
                 Ok(Notice::Registered) => self.await_no_more(client),
+                Ok(Notice::Left { pool, map_version, units }) => {
+                    self.client_left(client, pool, map_version, units);
+                }
                 Ok(Notice::Job { number, name }) => {
                     let job: Rc<str> = types::job::short(name).into();
                     let counts = self.jobs.of(&job);

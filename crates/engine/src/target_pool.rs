@@ -51,6 +51,7 @@ pub(crate) struct TargetPool {
     pub suspects: Suspects,
     pub takeover: Takeover,
     /// While it catches up.
+    pub left: crate::left::Left,
     pub joining: Joining,
     /// Groups that lack members.
     pub census: Census,
@@ -98,6 +99,7 @@ impl TargetPool {
             followed: Followed::default(),
             suspects: Suspects::default(),
             takeover: Takeover::default(),
+            left: Default::default(),
             joining: Joining::default(),
             census: Census::default(),
             last_asked: LastAsked::default(),

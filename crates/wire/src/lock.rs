@@ -24,6 +24,9 @@ pub enum LockKind {
 }
 
 impl LockKind {
+    /// The numbers of all spaces.
+    pub const SPACES: [u8; 3] = [0, 1, 2];
+
     /// Number of the space: locks of different spaces do not see each other.
     pub fn space(self) -> u8 {
         match self {

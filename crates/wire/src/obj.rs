@@ -607,6 +607,9 @@ pub enum Notice {
         /// At most [`types::limits::LABEL_BYTES_MAX`] bytes count.
         name: String,
     },
+    /// By this version of the pool's map others lead the groups of these units: the client has gone there with what it held open and locked
+    /// here. It is forgotten when the target has that version, and not before: until then it gives locks to others.
+    Left { pool: PoolId, map_version: u32, units: Vec<(ContId, Unit)> },
 }
 
 #[cfg(test)]

@@ -104,6 +104,15 @@ impl Locks {
         self.wake(granted);
     }
 
+    /// Takes from a client what it holds of an object: others decide about that now, and it is there.
+    pub fn leave_object(&self, client: ClientId, handle: Handle) {
+        let mut granted = Vec::new();
+        for space in LockKind::SPACES {
+            self.table.borrow_mut().leave((handle, space), client, &mut granted);
+        }
+        self.wake(granted);
+    }
+
     /// Ends a wait; with `release`, also a lock that it led to.
     pub fn leave(
         &self,
@@ -237,7 +246,17 @@ impl Target {
                     (Outcome::Refused(holder), _) => Ok(LockReply::Held(holder)),
                     (Outcome::Waiting, Some(ticket)) => {
                         let slice = WAIT_SLICE.min(patience(header) / 2);
-                        self.wait_for_lock(ticket, slice, responder).await
+                        let reply = self.wait_for_lock(ticket, slice, responder).await?;
+                        if reply == LockReply::Done
+                            && let Err(error) = self.check_is_home(&ctx, 0, &request)
+                        {
+                            // Others came to decide while it waited, and whoever was in the way has gone there.
+                            let mut granted = Vec::new();
+                            locks.table.borrow_mut().release(key, owner, range, &mut granted);
+                            locks.wake(granted);
+                            return Err(error);
+                        }
+                        Ok(reply)
                     }
                     (Outcome::Waiting, None) => Err(Error::bare(Code::WouldBlock)),
                 }

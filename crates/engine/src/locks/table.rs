@@ -275,6 +275,17 @@ impl LockTable {
         self.settle(touched, granted);
     }
 
+    /// A client takes elsewhere what it holds of an object; waits of others that end with it go to `granted`. It may wait on.
+    pub fn leave(&mut self, key: Key, client: ClientId, granted: &mut Vec<Ticket>) {
+        let held = self.queues.get(&key).map_or(&[][..], |queue| &queue.held);
+        let of_client = |held: &&Held| held.client == client || held.others.contains(&client);
+        let owners: Vec<LockOwner> = held.iter().filter(of_client).map(|held| held.owner).collect();
+        for owner in owners {
+            self.part_from(key, owner, client);
+        }
+        self.settle(vec![key], granted);
+    }
+
     /// A client holds what a shared owner holds, too. False when that is nothing.
     pub fn join(&mut self, key: Key, owner: LockOwner, client: ClientId) -> bool {
         let held = self.queues.get_mut(&key).map(|queue| &mut queue.held);

@@ -318,6 +318,77 @@ fn locks_outlive_a_restart_after_which_another_member_leads() {
     }
 }
 
+/// A leader stands still, another leads in its place, and what was locked and open is unlocked and closed there. When the first one leads again it
+/// has forgotten it: the lock was held for ever, by nobody, and what was removed was never freed.
+#[test]
+fn who_leads_again_knows_nothing_of_what_was_left_meanwhile() {
+    for seed in seeds(6) {
+        with_two(seed, async |cluster, a, b| {
+            let map = a.pool().map();
+            let rank = |target: &TargetId| map.target(*target).unwrap().rank.0 as usize;
+            // The engine that holds the catalog has neither copy.
+            let (oid, ranks) = (0..)
+                .find_map(|number| {
+                    let class = "RP_2G1".parse().unwrap();
+                    let oid = a.generate_oid(ObjType::ArrayByte, class, 0, number).unwrap();
+                    let layout = a.layout(oid).unwrap();
+                    let mut ranks: Vec<usize> = layout.members(0).iter().map(rank).collect();
+                    let leader = rank(&layout.leader(0, &map).unwrap());
+                    ranks.sort_unstable_by_key(|rank| *rank != leader);
+                    (!ranks.contains(&0)).then_some((oid, ranks))
+                })
+                .unwrap();
+            let ask = |owner| LockAsk {
+                kind: LockKind::Posix,
+                owner,
+                range: LockRange::WHOLE,
+                mode: LockMode::Exclusive,
+                pid: owner as u32,
+                wait: false,
+            };
+            let all = [Recx { index: 0, count: 1 }];
+            array(&b, oid).write(&all, &[b"x"]).await.unwrap();
+            let mut batch = a.batch();
+            batch.op(Op::Open { unit: oid.first_unit() });
+            batch.run().await.unwrap();
+            a.lock(oid, &ask(1), None).await.unwrap();
+            let refused = b.lock(oid, &ask(2), None).await.unwrap_err().code;
+            assert_eq!(refused, Code::WouldBlock, "seed {seed}");
+            let node = format!("e{}", ranks[0]);
+            cluster.world().pause(&node);
+            let leads = || {
+                let map = a.pool().map();
+                a.layout(oid).unwrap().leader(0, &map).map(|leader| rank(&leader))
+            };
+            while leads() != Some(ranks[1]) {
+                a.client().env().sleep(Duration::from_millis(100)).await;
+            }
+            a.unlock(oid, LockKind::Posix, 1, LockRange::WHOLE).await.unwrap();
+            let mut batch = b.batch();
+            batch.op(Op::PunchUnlessOpen { unit: oid.first_unit() });
+            batch.run().await.unwrap();
+            a.release(oid);
+            cluster.world().resume(&node);
+            await_whole(&b).await;
+            cluster.kill_engine(ranks[1]);
+            let mut tries = 0;
+            while let Err(error) = b.lock(oid, &ask(2), None).await {
+                tries += 1;
+                assert!(tries < 600, "seed {seed}: {error}");
+                b.client().env().sleep(Duration::from_millis(100)).await;
+            }
+            // Nobody has it open, so it goes.
+            let mut read = [0];
+            while array(&b, oid).read(&all, &mut [&mut read]).await.is_ok_and(|_| read == *b"x") {
+                tries += 1;
+                assert!(tries < 600, "seed {seed}: it is there still");
+                read = [0];
+                b.client().env().sleep(Duration::from_millis(100)).await;
+            }
+        });
+    }
+}
+
 /// While nobody leads a group, as when the control service hears nobody, who looks at its objects or locks them waits for whoever
 /// leads next: a stat or a lock was an error at once.
 #[test]

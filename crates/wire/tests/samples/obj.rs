@@ -132,6 +132,8 @@ fn requests(visitor: &mut impl Visitor) {
     let released = Notice::Release { pool: POOL, cont: CONT, units: vec![UNIT, Unit::NIL] };
     visitor.message("notice.release", released);
     visitor.message("notice.registered", Notice::Registered);
+    let left = Notice::Left { pool: POOL, map_version: 300, units: vec![(CONT, UNIT)] };
+    visitor.message("notice.left", left);
     visitor.message("notice.job", Notice::Job { number: 7, name: "4711".into() });
     locks(visitor);
 }
