@@ -7,8 +7,9 @@
 //! Invariant: what is known may be old. No answer depends on it, for units look at what they are asked for.
 
 use crate::cont::Container;
+use crate::target::Ask;
 use types::{Code, Error, Oid, Result, Unit, hash};
-use wire::obj::{Cond, FetchIod, FetchWant, Fetched, Op, OpReply};
+use wire::obj::{Cond, FetchIod, FetchWant, Fetched, Op, OpReply, Request};
 use wire::spread::{MARKER, REACHED, Spread};
 
 /// Objects remembered; a small direct-mapped table.
@@ -59,6 +60,12 @@ impl Container {
         }
     }
 
+    /// How many groups an object that spreads has; `None` while all its dkeys are in the first one, as far as is known.
+    pub fn groups_of_spread(&self, oid: Oid) -> Option<usize> {
+        let has_begun = oid.spreads() && self.spreads_known().borrow().reached(oid).is_some();
+        if has_begun { Some(self.layout(oid).ok()?.group_count()) } else { None }
+    }
+
     /// The unit that holds a dkey of an object that spreads, likewise.
     pub(crate) fn known_unit_of_spreading(&self, oid: Oid, dkey: &[u8]) -> Result<Unit> {
         match dkey == MARKER {
@@ -99,6 +106,16 @@ impl Container {
         batch.op_of_unit(Container::fetch_spread(oid));
         let result = batch.run().await?;
         self.note_spread(oid, result.replies()?.first()).map(|_| ())
+    }
+
+    /// Has dkeys that are in a unit, and belong in others, put there: a defect. Returns how many there were.
+    pub async fn put_in_place(&self, unit: Unit) -> Result<u64> {
+        let (pool, target) = (self.pool(), self.target_of(unit)?);
+        let request = Request::PutInPlace { pool: pool.info().id, cont: self.id(), unit };
+        let body = wire::encode(&request);
+        let ask = Ask { body: &body, bulk_out: &[], bulk_in: &mut [] };
+        let answer = self.client().target(target).ask(self.client(), &pool.0.state, ask).await?;
+        wire::decode(&answer.body[1..])
     }
 
     /// The units that may hold dkeys of an object: all of them, or of one that has not spread, as far as is known, the first alone.

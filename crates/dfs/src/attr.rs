@@ -379,7 +379,7 @@ impl Dfs {
                 // Writing the record shall not look like a change of the inode.
                 // Of a file with several names it hides the epoch of the data, too.
                 let data = if found.inode.hard { found.inode.mtime_epoch } else { Epoch::ZERO };
-                let ctime_ns = found.inode.ctime_with(found.epoch, data);
+                let ctime_ns = found.inode.ctime_with(found.changed, data);
                 Ok(Inode { atime_ns: now, ctime_ns, quiet: true, ..found.inode })
             })
             .await;
@@ -435,7 +435,7 @@ impl Dfs {
 pub(crate) fn stat_from(found: &Found, tail: &Tail) -> Stat {
     let inode = &found.inode;
     let nlink = if inode.is_dir() { 1 } else { inode.nlink };
-    make_stat(inode, nlink, found.target.len() as u64, tail, found.epoch)
+    make_stat(inode, nlink, found.target.len() as u64, tail, found.changed)
 }
 
 /// Puts together what the inode, the symbolic link and the data say.

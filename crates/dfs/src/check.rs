@@ -9,7 +9,7 @@
 //! | dangling entry | the object of a directory, or the inode of a hard-linked file, is lost | removal of the entry |
 //! | wrong link count | the same | the count of names seen |
 //! | wrong parent | the same | the parent the directory is in |
-//! | misplaced names | names of a directory that spreads are in a unit in which they are not looked for: a defect | nothing |
+//! | misplaced names | names of a directory that spreads are in a unit in which they are not looked for: a defect | moved to where they are |
 //! | hidden data | a progressive file's first target lost the mark that says there are data on others | the mark |
 
 use crate::create::insert;
@@ -294,7 +294,8 @@ impl Checker<'_> {
                 }
             }
             if let Some(stored) = stored.filter(|stored| *stored != seen) {
-                self.found(Problem::Misplaced { stored, seen }, dir, &place, false);
+                let mended = self.mend != Mend::Nothing && self.put_in_place(dir).await?;
+                self.found(Problem::Misplaced { stored, seen }, dir, &place, mended);
             }
         }
         Ok(())
@@ -323,6 +324,16 @@ impl Checker<'_> {
             Ok(stored)
         });
         stored.await.map(Some)
+    }
+
+    /// Has names that are in the wrong unit put where they are looked for. What they lead to is looked at by the next check.
+    async fn put_in_place(&self, dir: Oid) -> Result<bool> {
+        let cont = &self.fs.shared.cont;
+        let mut count = 0;
+        for unit in cont.units(dir).await? {
+            count += retry(&self.fs.shared, async || cont.put_in_place(unit).await).await?;
+        }
+        Ok(count > 0)
     }
 
     /// False when the directory's object is gone.

@@ -13,6 +13,7 @@ use crate::node::{Location, Node};
 use async_recursion::async_recursion as boxed;
 use std::time::Duration;
 use types::{Code, Epoch, Error, Oid, Result};
+use wire::link;
 use wire::obj::{Cond, Fetched, Op, OpReply, ReadCheck, ReadScope, Tail};
 
 /// Runs of a transaction before its conflict is reported.
@@ -26,6 +27,8 @@ pub(crate) struct Found {
     pub target: Box<[u8]>,
     /// Epoch of the inode where it is kept: in the entry, or in the file's object.
     pub epoch: Epoch,
+    /// When it was changed last: before that epoch if an engine has moved the entry since.
+    pub changed: Epoch,
     /// Epoch of the entry's value.
     pub entry_epoch: Epoch,
     /// Of the file, if all of it is on the entry's target.
@@ -41,6 +44,7 @@ impl Found {
             inode,
             target: target.into(),
             epoch,
+            changed: link::written_at(raw, epoch),
             entry_epoch: epoch,
             tail: None,
             opened: false,
@@ -53,6 +57,7 @@ impl Found {
             inode,
             target: Box::default(),
             epoch,
+            changed: epoch,
             entry_epoch: epoch,
             tail: Some(Tail::default()),
             opened: false,
@@ -314,7 +319,7 @@ impl Shared {
             if let Some(node) = self.open_node(inode.oid) {
                 node.set_inode(inode);
             }
-            Ok(Found { inode, epoch, entry_epoch, ..found })
+            Ok(Found { inode, epoch, changed: epoch, entry_epoch, ..found })
         })
         .await
     }

@@ -14,6 +14,7 @@
 //! | 80 | 2, 2 | file class, directory class for what is made in here (scheme, groups) |
 //! | 84 | 2 | length of the symbolic link's target |
 //! | 86 | – | the target |
+//! | – | 8 | of an entry that an engine has moved ([`wire::link`]): when it was written |
 //!
 //! Invariants: numbers are little-endian; a record of any other version is refused, never
 //! guessed at. Servers update no inode when data are written: mtime is the newest data epoch
@@ -28,7 +29,7 @@ const INODE_VERSION: u8 = 1;
 /// Bytes before the symbolic link's target.
 pub const INODE_BYTES: usize = TARGET_LEN_AT + 2;
 /// Longest record: the target has at most `PATH_BYTES_MAX - 1` bytes.
-pub const INODE_BYTES_MAX: usize = INODE_BYTES + types::limits::PATH_BYTES_MAX;
+pub const INODE_BYTES_MAX: usize = INODE_BYTES + types::limits::PATH_BYTES_MAX + 8;
 
 const FLAGS_AT: usize = 3;
 const MODE_AT: usize = 4;

@@ -22,11 +22,11 @@ use crate::inode::{class_bytes, class_from};
 use types::{Code, ContProps, Error, ObjClass, ObjType, Oid, Result, Scheme};
 
 /// Akey of an inode.
-pub(crate) const INODE: &[u8] = b"i";
+pub(crate) const INODE: &[u8] = wire::spread::LINK;
 /// Akey prefix of extended attributes.
 pub(crate) const XATTR_PREFIX: &[u8] = b"x:";
 /// Dkey of a directory's marker.
-pub(crate) const MARKER: &[u8] = b"/";
+pub(crate) const MARKER: &[u8] = wire::spread::MARKER;
 /// Akey of the parent's id in the marker.
 pub(crate) const PARENT: &[u8] = b"p";
 /// Dkey of a file object with its inode, if it has had a second name.

@@ -95,6 +95,14 @@ impl Target {
                 ctx.shard.settled().await?;
                 Ok(wire::encode(&Ok::<_, Error>(ObjectList { units, complete })))
             }
+            Request::PutInPlace { pool, cont, unit } => {
+                let ctx = self.mapped_shard(pool).await?;
+                self.know_map_of(&ctx, header).await?;
+                check_map(header, &ctx)?;
+                self.asked_cont(&ctx, cont).await?;
+                let moved = self.put_in_place(pool, &ctx, cont, unit).await?;
+                Ok(wire::encode(&Ok::<_, Error>(moved)))
+            }
             Request::Decide { pool, tx, unit, outcome } => {
                 let ctx = self.mapped_shard(pool).await?;
                 self.know_map_of(&ctx, header).await?;

@@ -477,6 +477,7 @@ impl Target {
             let origin = Some(Origin { tx: ask.tx(), of: changed(), reply: &answer });
             let lsn = self.apply(ctx, batch, &plan, epoch, payload, origin)?;
             let sent = self.ship_batch(ctx, batch, &plan, epoch, group.as_ref(), bulk, origin);
+            self.note_made(ctx, batch.cont, &batch.ops, &plan.after.opens);
             self.carry_out(plan.after);
             self.note_cells(ctx, batch);
             self.fold_soon(batch.pool, ctx);
@@ -490,6 +491,10 @@ impl Target {
             answer.truncate(sums_at);
         } else {
             self.carry_out(plan.after);
+            if batch.at == Epoch::ZERO {
+                // What a crash has left half spread is gone on with by whoever is asked for it.
+                self.spread_soon(batch.pool, ctx, batch.cont, &batch.ops);
+            }
             if seen != Lsn::default() {
                 ctx.shard.durable(seen).await?;
             }

@@ -10,6 +10,7 @@
 mod admin;
 mod admission;
 mod append;
+mod astray;
 mod batch;
 mod catalog_config;
 mod catalog_copy;
@@ -31,6 +32,7 @@ pub mod event_log;
 mod events;
 mod every_unit;
 mod figures;
+mod first_parts;
 mod fold;
 mod follow;
 mod give_way;

@@ -5,9 +5,10 @@
 //! it is, or waits for the transaction; who makes one that is to move with it waits, too. While a lot is looked for nothing is held: a lot
 //! that changes until it is to be held is looked for again.
 //!
-//! A crash leaves what is written down. Whoever leads the first group then goes on with the next change of a dkey in it; until then some
-//! dkeys are here and some there, which is as good as any other state.
+//! A crash leaves what is written down. Whoever leads the first group then goes on when it is asked for anything in it; until then some
+//! dkeys are here and some there, which is as good as any other state. Few dkeys move, too, where much is beside them ([`crate::first_parts`]).
 
+use crate::damage::is_damage;
 use crate::target::{Target, TargetPool};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -15,11 +16,12 @@ use std::rc::Rc;
 use std::time::Duration;
 use types::{Code, ContId, Epoch, Error, Key, PoolId, Result, Unit, hash, limits};
 use vos::{FetchedValue, Segments};
+use wire::link;
 use wire::obj::{
     Batch, Cond, FetchIod, FetchWant, ListScope, Listed, Op, ReadCheck, ReadScope, Sums, UpdateIod,
     UpdateValue,
 };
-use wire::spread::{MARKER, REACHED, Spread};
+use wire::spread::{LINK, MARKER, REACHED, Spread};
 
 /// What has become large is looked at after this long: whoever has made it so is still at it.
 const DELAY: Duration = Duration::from_millis(5);
@@ -43,11 +45,19 @@ pub(crate) struct Spreading {
 }
 
 /// A dkey and all that is under it.
-struct Entry {
-    dkey: Key,
+pub(crate) struct Entry {
+    pub dkey: Key,
     /// Of its newest change.
-    epoch: Epoch,
+    pub epoch: Epoch,
     values: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+impl Entry {
+    /// Makes it in another unit.
+    pub fn insert(&self, unit: Unit) -> Op<'_> {
+        let iods = self.values.iter().map(|(akey, value)| iod(akey, value)).collect();
+        Op::Update { unit, dkey: &self.dkey, cond: Cond::DKEY_INSERT, iods }
+    }
 }
 
 /// What a transaction moves: all dkeys with hashes in a range.
@@ -59,7 +69,7 @@ struct Lot {
 
 impl Target {
     /// Begins to spread what has become too large with these ops, or was left half spread, if that has not begun. In the step in which they
-    /// take effect or are held.
+    /// take effect or are held, or are answered.
     pub(crate) fn spread_soon(
         self: &Rc<Self>,
         pool: PoolId,
@@ -67,16 +77,25 @@ impl Target {
         cont: ContId,
         ops: &[Op<'_>],
     ) {
-        let is_first = |op: &&Op<'_>| op.oid().spreads() && op.unit().group == 0;
-        let names = |op: &&Op<'_>| op.footprint().dkey().is_some();
-        let mut grown = ops.iter().filter(is_first).filter(names).map(Op::unit).peekable();
+        let is_first = |op: &&Op<'_>| op.unit().group == 0 && op.oid().spreads();
+        let mut grown = ops.iter().filter(is_first).map(Op::unit).peekable();
         if grown.peek().is_none() {
             return;
         }
         let Ok(view) = ctx.shard.view(cont) else { return };
         let grown = grown.filter(|unit| view.wants_to_spread(*unit)).map(|unit| (cont, unit));
+        self.spread_noting(pool, ctx, grown);
+    }
+
+    /// Begins to spread what is noted, and this.
+    pub(crate) fn spread_noting(
+        self: &Rc<Self>,
+        pool: PoolId,
+        ctx: &Rc<TargetPool>,
+        units: impl IntoIterator<Item = (ContId, Unit)>,
+    ) {
         let mut noted = ctx.spreading.noted.borrow_mut();
-        noted.extend(grown);
+        noted.extend(units);
         if noted.is_empty() || ctx.spreading.is_at_it.replace(true) {
             return;
         }
@@ -126,12 +145,15 @@ impl Target {
         cont: ContId,
         unit: Unit,
     ) -> Result<()> {
+        let mut is_full = self.is_full(ctx, cont, unit).await?;
         let mut pause = CONFLICT_PAUSE;
         while !self.is_draining() {
             let began = self.env.now();
-            match self.move_lot(pool, ctx, cont, unit).await {
+            match self.move_lot(pool, ctx, cont, unit, is_full).await {
                 Ok(true) => break,
                 Ok(false) => {
+                    // From now on it is known that it spreads.
+                    is_full = false;
                     pause = CONFLICT_PAUSE;
                     // Half of the time is for those who wait meanwhile.
                     self.env.sleep(self.env.now().saturating_sub(began)).await;
@@ -148,7 +170,20 @@ impl Target {
         Ok(())
     }
 
-    /// Moves the next dkeys; true when there are none to move.
+    /// True for what has too few dkeys to spread, and much beside them.
+    async fn is_full(&self, ctx: &TargetPool, cont: ContId, unit: Unit) -> Result<bool> {
+        self.led_group(ctx, unit)?;
+        let group_count = placement::layout(unit.object, &*ctx.map()?)?.group_count();
+        let marker = [Op::Stat { unit }];
+        ctx.shard.ready(cont, &[], &marker).await?;
+        let is_small = {
+            let view = ctx.shard.view(cont)?;
+            view.spread(unit).is_none() && !view.wants_to_spread(unit)
+        };
+        Ok(is_small && group_count > 1 && self.holds_much(ctx, cont, unit, group_count).await?)
+    }
+
+    /// Moves the next dkeys; true when there are none to move. `is_full`: they move even if they are few.
     ///
     /// Errors: `TxRestart` when somebody was quicker; `Stale` when another target leads; `NonExist` when the object is gone.
     async fn move_lot(
@@ -157,6 +192,7 @@ impl Target {
         ctx: &Rc<TargetPool>,
         cont: ContId,
         unit: Unit,
+        is_full: bool,
     ) -> Result<bool> {
         self.led_group(ctx, unit)?;
         let map = ctx.map()?;
@@ -181,7 +217,7 @@ impl Target {
             if !view.has_object(unit) {
                 return Err(Error::bare(Code::NonExist));
             }
-            if !view.wants_to_spread(unit) {
+            if !is_full && !view.wants_to_spread(unit) {
                 return Ok(true);
             }
             let seen = view.value(unit, MARKER, REACHED).map_or(Epoch::ZERO, |(epoch, _)| epoch);
@@ -190,7 +226,14 @@ impl Target {
         let Some(from) = here.reached.checked_add(1) else { return Ok(true) };
         let group = layout.group_of_hash(from);
         let (own_first, own_last) = layout.hashes_of(group);
-        let lot = self.look_for_lot(ctx, cont, unit, (from, own_last)).await?;
+        let lot = match self.look_for_lot(ctx, cont, unit, (from, own_last)).await {
+            Err(error) if is_damage(&error) => {
+                // It is moved with the next try, if others have it whole.
+                Box::pin(self.mend_dkeys(pool, ctx, cont, unit, (from, own_last))).await?;
+                return Err(error);
+            }
+            found => found?,
+        };
         let to = unit.object.unit(group as u32);
         let here = Spread { reached: lot.to, ..here };
         let there = Spread { own_first, own_last, reached: lot.to };
@@ -220,6 +263,44 @@ impl Target {
             dkeys.retain(|dkey| hash::bytes(dkey) < end);
         }
         dkeys.retain(|dkey| &**dkey != MARKER);
+        let (entries, cut) = self.read_entries(ctx, cont, unit, &dkeys).await?;
+        Ok(Lot { from: range.0, to: cut.map_or(to, |hash| hash - 1), entries })
+    }
+
+    /// Puts the values of the next dkeys right, as far as others have them.
+    async fn mend_dkeys(
+        self: &Rc<Self>,
+        pool: PoolId,
+        ctx: &Rc<TargetPool>,
+        cont: ContId,
+        unit: Unit,
+        range: (u64, u64),
+    ) -> Result<()> {
+        ctx.shard.ready(cont, &[], &[list_of(unit, range, DKEYS_AT_ONCE)]).await?;
+        let (dkeys, _) = dkeys_in(ctx, cont, unit, range, DKEYS_AT_ONCE)?;
+        for dkey in &dkeys {
+            let scope = ListScope::Akeys { dkey };
+            let (count_max, bytes_max) = (u32::MAX, u32::MAX);
+            let list = [Op::List { unit, scope, anchor: b"", count_max, bytes_max }];
+            ctx.shard.ready(cont, &[], &list).await?;
+            let found = ctx.shard.view(cont)?.list(unit, scope, b"", count_max, bytes_max)?;
+            let akeys: Vec<&[u8]> = found.items().filter_map(key_of).collect();
+            let ops = vec![Op::Fetch { unit, dkey, cond: Cond::NONE, iods: fetch_whole(&akeys) }];
+            let (at, checks, sums) = (Epoch::ZERO, Vec::new(), Sums::NONE);
+            self.mend_for_reader(ctx, &Batch { pool, cont, at, checks, ops, sums }).await;
+        }
+        Ok(())
+    }
+
+    /// Reads all that is under dkeys, in order, until it is enough for a transaction; then the hash of the first one that was left out is given, too.
+    pub(crate) async fn read_entries(
+        &self,
+        ctx: &TargetPool,
+        cont: ContId,
+        unit: Unit,
+        dkeys: &[Key],
+    ) -> Result<(Vec<Entry>, Option<u64>)> {
+        let mut cut = None;
         let scopes = dkeys.iter().map(|dkey| ListScope::Akeys { dkey });
         let all = (u32::MAX, u32::MAX);
         let lists: Vec<Op<'_>> = scopes
@@ -233,28 +314,24 @@ impl Target {
         {
             let view = ctx.shard.view(cont)?;
             let mut inline_bytes = 0;
-            for dkey in &dkeys {
+            for dkey in dkeys {
                 let hash = hash::bytes(dkey);
                 let before = entries.last().map(|entry| hash::bytes(&entry.dkey));
                 if inline_bytes + segments.bytes() > BYTES_AT_ONCE && before != Some(hash) {
-                    to = hash - 1;
+                    cut = Some(hash);
                     break;
                 }
                 let found = view.list(unit, ListScope::Akeys { dkey }, b"", all.0, all.1)?;
                 let akeys: Vec<&[u8]> = found.items().filter_map(key_of).collect();
-                let want = FetchWant::Single {
-                    bytes_max: u64::MAX,
-                    inline_bytes_max: limits::INLINE_BYTES_MAX as u32,
-                };
-                let iods: Vec<FetchIod<'_>> =
-                    akeys.iter().map(|akey| FetchIod { akey, want: want.clone() }).collect();
+                let iods = fetch_whole(&akeys);
                 let fetched = view.fetch(unit, dkey, Cond::NONE, &iods, &mut segments)?;
                 let mut values = Vec::with_capacity(akeys.len());
                 for (akey, fetched) in akeys.iter().zip(fetched) {
                     let value = match fetched.value {
                         FetchedValue::Inline(value) => value.into_vec(),
                         FetchedValue::Single { bytes, in_bulk: true } => {
-                            in_bulk.push((entries.len(), values.len(), bytes as usize));
+                            let at = (entries.len(), values.len());
+                            in_bulk.push((at, bytes as usize, fetched.epoch));
                             Vec::new()
                         }
                         _ => {
@@ -262,7 +339,7 @@ impl Target {
                         }
                     };
                     inline_bytes += value.len() as u64;
-                    values.push((akey.to_vec(), value));
+                    values.push((akey.to_vec(), as_moved(akey, value, fetched.epoch)));
                 }
                 entries.push(Entry { dkey: dkey.clone(), epoch: found.keys_epoch, values });
             }
@@ -273,14 +350,15 @@ impl Target {
         }
         let all = segments.slices().concat();
         let mut rest = &all[..];
-        for (entry, value, bytes) in in_bulk {
+        for ((entry, value), bytes, epoch) in in_bulk {
             let cut = rest.split_at_checked(bytes);
             let (mine, others) =
                 cut.ok_or_else(|| Error::inval("a value is shorter than it was"))?;
-            entries[entry].values[value].1 = mine.to_vec();
+            let (akey, value) = &mut entries[entry].values[value];
+            *value = as_moved(akey, mine.to_vec(), epoch);
             rest = others;
         }
-        Ok(Lot { from: range.0, to, entries })
+        Ok((entries, cut))
     }
 
     /// The transaction that moves a lot.
@@ -302,8 +380,7 @@ impl Target {
             let dkey = &*entry.dkey;
             checks.push(ReadCheck { unit, of: ReadScope::Dkey(dkey), seen: entry.epoch });
             dkeys.push(serde_bytes::Bytes::new(dkey));
-            let iods = entry.values.iter().map(|(akey, value)| iod(akey, value)).collect();
-            come.push(Op::Update { unit: to, dkey, cond: Cond::DKEY_INSERT, iods });
+            come.push(entry.insert(to));
         }
         if !dkeys.is_empty() {
             leave.push(Op::PunchDkeys { unit, cond: Cond::PUNCH, dkeys });
@@ -356,8 +433,20 @@ fn dkeys_in(
     Ok((dkeys, !found.anchor.is_empty()))
 }
 
+/// Reads single values, whatever they are.
+fn fetch_whole<'a>(akeys: &[&'a [u8]]) -> Vec<FetchIod<'a>> {
+    let inline_bytes_max = limits::INLINE_BYTES_MAX as u32;
+    let want = FetchWant::Single { bytes_max: u64::MAX, inline_bytes_max };
+    akeys.iter().map(|akey| FetchIod { akey, want: want.clone() }).collect()
+}
+
+/// A value as it is where it comes to.
+fn as_moved(akey: &[u8], value: Vec<u8>, epoch: Epoch) -> Vec<u8> {
+    if akey == LINK { link::moved(value, epoch) } else { value }
+}
+
 /// Writes down how far a unit has come.
-fn note(unit: Unit, cond: Cond, raw: &[u8]) -> Op<'_> {
+pub(crate) fn note(unit: Unit, cond: Cond, raw: &[u8]) -> Op<'_> {
     Op::Update { unit, dkey: MARKER, cond, iods: vec![iod(REACHED, raw)] }
 }
 
@@ -370,7 +459,7 @@ fn list_of(unit: Unit, hash_range: (u64, u64), count_max: u32) -> Op<'static> {
     Op::List { unit, scope, anchor: b"", count_max, bytes_max: u32::MAX }
 }
 
-fn key_of<'a>(item: Listed<'a>) -> Option<&'a [u8]> {
+pub(crate) fn key_of<'a>(item: Listed<'a>) -> Option<&'a [u8]> {
     match item {
         Listed::Key { key } => Some(key),
         Listed::Entry { .. } | Listed::Recx { .. } => None,

@@ -352,7 +352,7 @@ impl Target {
             self.await_no_more(client);
         }
         for handle in freed {
-            self.reap_if_orphan(handle);
+            self.closed(handle);
         }
         self.env.sleep(RETRY_GRACE).await;
         if !self.sessions.borrow().contains_key(&client) {
@@ -376,7 +376,7 @@ impl Target {
                 Ok(Notice::Release { pool, cont, units }) => {
                     for unit in units {
                         if self.opens.borrow_mut().close(client, (pool, cont, unit)) {
-                            self.reap_if_orphan((pool, cont, unit));
+                            self.closed((pool, cont, unit));
                         }
                     }
                     self.note_closed(client);

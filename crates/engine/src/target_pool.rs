@@ -65,6 +65,7 @@ pub(crate) struct TargetPool {
     /// The same of targets that are lost, until this time by the target's clock.
     pub inherits_until: Cell<Duration>,
     pub spreading: crate::spread::Spreading,
+    pub first_parts: crate::first_parts::FirstParts,
     /// Stripes are being folded, and looked for.
     pub is_folding: Cell<bool>,
     pub is_looking_for_folds: Cell<bool>,
@@ -107,6 +108,7 @@ impl TargetPool {
             is_unsure: Cell::new(false),
             inherits_until: Cell::new(Duration::ZERO),
             spreading: Default::default(),
+            first_parts: Default::default(),
             is_folding: Cell::new(false),
             is_looking_for_folds: Cell::new(false),
             is_auditing_cells: Cell::new(false),

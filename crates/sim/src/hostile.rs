@@ -100,6 +100,9 @@ impl Prey {
                 (*pool, *cont, *at) = (here, bait, Epoch::ZERO);
             }
             Request::ListOrphans { pool, cont, .. } => (*pool, *cont) = (here, bait),
+            Request::PutInPlace { pool, cont, unit } => {
+                (*pool, *cont, *unit) = (here, bait, there);
+            }
             Request::Lock(lock) => (lock.pool, lock.cont, lock.unit) = (here, bait, there),
             Request::PoolShardStat { pool }
             | Request::AdmissionStat { pool }

@@ -1,10 +1,26 @@
 //! What can be said of a change as it is written down, before anything is done with it.
 
-use types::{Code, Error, Result};
+use types::{Code, Error, Result, Unit};
 
 use crate::keys::check_keys;
 use crate::record::{ChangeDf, PlaceDf};
 use crate::space::Run;
+
+impl ChangeDf<'_> {
+    /// What it changes.
+    pub(crate) fn unit(&self) -> Unit {
+        match *self {
+            ChangeDf::Single { unit, .. }
+            | ChangeDf::SingleRuns { unit, .. }
+            | ChangeDf::Records { unit, .. }
+            | ChangeDf::PunchRecords { unit, .. }
+            | ChangeDf::PunchObj { unit }
+            | ChangeDf::PunchDkey { unit, .. }
+            | ChangeDf::PunchDkeysFrom { unit, .. }
+            | ChangeDf::PunchAkey { unit, .. } => unit,
+        }
+    }
+}
 
 /// Runs that a change of the index brings.
 pub(crate) fn each_fresh_run(change: &ChangeDf<'_>, mut each: impl FnMut(Run)) {

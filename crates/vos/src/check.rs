@@ -30,7 +30,7 @@ pub(crate) fn check(cont: &Container, checks: &[ReadCheck<'_>], ops: &[Op<'_>]) 
 pub(crate) fn epoch_of(cont: &Container, check: &ReadCheck<'_>) -> Epoch {
     let Some(object) = cont.object(check.unit) else { return Epoch::ZERO };
     match check.of {
-        ReadScope::Keys => object.keys_epoch,
+        ReadScope::Keys => object.keys_epoch.max(spread::moved_at(cont, check.unit, Epoch::ZERO)),
         ReadScope::Object => object.epoch,
         ReadScope::Dkey(dkey) => object.dkey(dkey).map_or(Epoch::ZERO, |dkey| dkey.epoch()),
         ReadScope::Akey(dkey, akey) => object

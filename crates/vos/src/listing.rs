@@ -127,7 +127,8 @@ impl View<'_> {
                     crate::keys::check_dkey(unit, after)?;
                 }
                 let Some(object) = self.object(unit) else { return Ok(page) };
-                page.keys_epoch = object.facts().keys_epoch;
+                let moved = crate::spread::moved_at(&self.cont, unit, self.at);
+                page.keys_epoch = object.facts().keys_epoch.max(moved);
                 let position = after.map_or(Position::Start, Position::After);
                 self.list_dkeys(
                     object, position, hash_range, value_of, follow, &mut room, &mut page,

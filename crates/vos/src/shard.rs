@@ -294,6 +294,7 @@ impl PoolShard {
         effects.scm = 0;
         effects.bytes = 0;
         effects.blocks.clear();
+        effects.moving = None;
         let (lsn, result) = {
             let mut state = self.state.borrow_mut();
             let (lsn, result) = run(&mut state, &mut effects)?;

@@ -10,6 +10,7 @@ use wire::spread::{MARKER, REACHED, Spread, has_all};
 
 use crate::index::Container;
 use crate::index::slot::AkeyRef;
+use crate::record::ChangeDf;
 use crate::view::View;
 
 /// `Moved` when a dkey that checks or ops name, or list, is to be looked for in another unit.
@@ -50,6 +51,10 @@ pub(crate) fn check(
             }
             continue;
         }
+        // What is in a unit and belongs elsewhere is taken away together with its note.
+        if matches!(op, Op::PunchDkeys { .. }) && ops.iter().any(|op| note_in(op, unit).is_some()) {
+            continue;
+        }
         match touched.extent() {
             Extent::Dkey(dkey) => named(unit, dkey)?,
             Extent::Dkeys(dkeys) => dkeys.iter().try_for_each(|dkey| named(unit, dkey))?,
@@ -87,6 +92,27 @@ pub(crate) fn moves(op: &Op<'_>) -> Option<(u64, u64)> {
         return None;
     }
     note_in(op, unit)?.moved(unit.group == 0)
+}
+
+/// True for the change that says how far the dkeys of a unit have moved. It comes first in its record: dkeys of the unit that come or go
+/// after it are those that move.
+pub(crate) fn is_note(change: &ChangeDf<'_>) -> bool {
+    match change {
+        ChangeDf::Single { unit, dkey, akey, .. } => {
+            *dkey == MARKER && *akey == REACHED && unit.object.spreads()
+        }
+        _ => false,
+    }
+}
+
+/// When dkeys of a unit have moved last. The object has the same ones as before, so it has not changed for who asks when it did; but who has
+/// listed a unit has not seen what has come to it.
+pub(crate) fn moved_at(cont: &Container, unit: Unit, at: Epoch) -> Epoch {
+    if !unit.object.spreads() {
+        return Epoch::ZERO;
+    }
+    let marker = cont.object_at(unit, at).and_then(|object| object.dkey(MARKER));
+    marker.and_then(|marker| marker.akey(REACHED)).map_or(Epoch::ZERO, |value| value.epoch())
 }
 
 fn spread_of(cont: &Container, unit: Unit, at: Epoch) -> Option<Spread> {

@@ -8,14 +8,20 @@
 //! |---|---|---|
 //! | 0 | 1 | format of what follows the link, the owner's business |
 //! | 1 | 1 | kind: 0 no object, 1 array of one-byte records |
-//! | 2 | 1 | flags: 1 = protected (a plain remove must not take it) |
+//! | 2 | 1 | flags: 1 = protected (a plain remove must not take it), 2 = moved |
 //! | 3 | 5 | the owner's |
 //! | 8 | 16 | object id |
 
-use types::Oid;
+//!
+//! A value that an engine has *moved* to another unit ends with eight bytes more: the epoch at which its owner wrote it. Who writes it anew leaves them out.
+
+use types::{Epoch, Oid};
 
 /// Bytes of a link at the start of a value.
 pub const LINK_BYTES: usize = 24;
+
+const PROTECTED: u8 = 1;
+const MOVED: u8 = 2;
 
 /// What a link points at.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,7 +53,7 @@ impl Link {
         };
         let mut oid = [0; 16];
         oid.copy_from_slice(&raw[8..24]);
-        Some(Link { kind, protected: raw[2] & 1 != 0, oid: Oid::from_bytes(oid) })
+        Some(Link { kind, protected: raw[2] & PROTECTED != 0, oid: Oid::from_bytes(oid) })
     }
 
     /// Writes the link over the first 24 bytes of `value`, leaving the owner's bytes alone.
@@ -58,9 +64,29 @@ impl Link {
             LinkKind::None => 0,
             LinkKind::Array => 1,
         };
-        value[2] = self.protected as u8;
+        value[2] = if self.protected { PROTECTED } else { 0 };
         value[8..24].copy_from_slice(&self.oid.to_bytes());
     }
+}
+
+/// When the owner has written a value that is there since `epoch`: before that if an engine has moved it.
+pub fn written_at(value: &[u8], epoch: Epoch) -> Epoch {
+    let is_moved = Link::decode(value).is_some() && value[2] & MOVED != 0;
+    match value.last_chunk() {
+        Some(tail) if is_moved && value.len() >= LINK_BYTES + tail.len() => {
+            Epoch(u64::from_le_bytes(*tail))
+        }
+        _ => epoch,
+    }
+}
+
+/// A value that is there since `epoch`, as it is where an engine moves it to. What is no link stays as it is.
+pub fn moved(mut value: Vec<u8>, epoch: Epoch) -> Vec<u8> {
+    if Link::decode(&value).is_some() && value[2] & MOVED == 0 {
+        value[2] |= MOVED;
+        value.extend_from_slice(&epoch.0.to_le_bytes());
+    }
+    value
 }
 
 #[cfg(test)]
@@ -75,5 +101,23 @@ mod tests {
         assert_eq!(Link::decode(&value), Some(link));
         assert_eq!((value[0], value[7], value[24]), (9, 9, 9));
         assert_eq!(Link::decode(&value[..23]), None);
+    }
+
+    #[test]
+    fn moved_values_tell_when_they_were_written() {
+        let link = Link { kind: LinkKind::Array, protected: true, oid: Oid { hi: 5, lo: 6 } };
+        let mut value = vec![9; 40];
+        link.encode_into(&mut value);
+        assert_eq!(written_at(&value, Epoch(7)), Epoch(7));
+        let once = moved(value.clone(), Epoch(7));
+        assert_eq!((once[2], &once[40..]), (3, &7u64.to_le_bytes()[..]));
+        assert_eq!((once[0], once[7], &once[24..40]), (9, 9, &[9; 16][..]));
+        assert_eq!((Link::decode(&once), written_at(&once, Epoch(8))), (Some(link), Epoch(7)));
+        assert_eq!(moved(once.clone(), Epoch(8)), once);
+        // Written again.
+        link.encode_into(&mut value);
+        assert_eq!(written_at(&value, Epoch(9)), Epoch(9));
+        assert_eq!(moved(vec![2; 40], Epoch(7)), [2; 40]);
+        assert_eq!(written_at(&once[..LINK_BYTES], Epoch(8)), Epoch(8));
     }
 }

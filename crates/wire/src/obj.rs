@@ -540,6 +540,14 @@ pub enum Request<'a> {
     /// Whose damaged pages a target waits for, which has all else that it is to have. The reply is an `Option` of
     /// [`crate::store::PageWait`].
     PageWait { pool: PoolId },
+    /// From a checker: move dkeys of a unit that are to be looked for in others ([`crate::spread`]) there, a defect; of such that are there, too,
+    /// nothing is left here. The reply is how many these were, a `u64`.
+    PutInPlace {
+        pool: PoolId,
+        cont: ContId,
+        /// To the leader of its group.
+        unit: Unit,
+    },
 }
 
 impl Request<'_> {
@@ -559,6 +567,7 @@ impl Request<'_> {
             | Request::PoolShardStat { .. }
             | Request::ListObjects { .. }
             | Request::ListOrphans { .. }
+            | Request::PutInPlace { .. }
             | Request::AdmissionStat { .. }
             | Request::CacheStat { .. }
             | Request::StoreStat { .. }

@@ -12,6 +12,8 @@ pub const MARKER: &[u8] = b"/";
 /// Akey under it with an encoded [`Spread`]. It is there in the first unit when dkeys have begun to move, and in another one
 /// when it has got its first.
 pub const REACHED: &[u8] = b"+";
+/// Akey of other dkeys with a value that may begin with a [link](crate::link): moved, it tells when it was written.
+pub const LINK: &[u8] = b"i";
 
 /// How far the dkeys of an object have moved, as one of its units knows it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

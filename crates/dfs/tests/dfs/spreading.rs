@@ -6,13 +6,13 @@ use client::Container;
 use dfs::check::{Mend, Problem};
 use dfs::{
     Code, CreateOptions, Credentials, Dfs, DirAnchor, MountFlags, Obj, OpenFlags, RenameFlags,
-    XattrMode,
+    Stat, XattrMode,
 };
 use futures_util::future::join_all;
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::time::Duration;
-use types::Unit;
+use types::{Durability, Unit};
 use wire::obj::{Cond, FetchIod, FetchWant, Fetched, Op, OpReply, UpdateIod, UpdateValue};
 use wire::spread::{MARKER, REACHED, Spread};
 
@@ -306,6 +306,100 @@ fn a_large_directory_has_changed_when_any_of_its_units_has() {
     });
 }
 
+fn times(stat: &Stat) -> [i64; 3] {
+    [stat.atime_ns, stat.mtime_ns, stat.ctime_ns]
+}
+
+/// A name that an engine moves is the same name in the same directory: no time of the directory, nor of what the name leads to, is another
+/// one afterwards. Backups and caches go by these times.
+#[test]
+fn names_that_move_change_no_times() {
+    let world = World::new(9, "S1", "SX+4KiB");
+    world.cluster.block_on(async {
+        let fs = world.mount(Credentials::root()).await;
+        let root = fs.root().await.unwrap();
+        let dir = fs.mkdir(&root, b"d", 0o755, Some("SX@32".parse().unwrap())).await.unwrap();
+        make_all(&fs, &dir, 0..29).await;
+        fs.mkdir(&dir, b"sub", 0o755, None).await.unwrap();
+        fs.symlink(&dir, b"link", &[b'x'; 4095]).await.unwrap();
+        let written = make(&fs, &dir, "written").await;
+        fs.write(&written, 0, &[1; 9000]).await.unwrap();
+        drop(written);
+        fs.link(&dir, b"f0", &root, b"second").await.unwrap();
+        let env = fs.container().client().env().clone();
+        let mut names: Vec<Vec<u8>> = (0..29).map(|at| format!("f{at}").into_bytes()).collect();
+        names.extend([b"sub".to_vec(), b"link".to_vec(), b"written".to_vec()]);
+        let stats = async |fs: &Dfs, dir: &Obj| {
+            let mut stats = Vec::new();
+            for name in &names {
+                stats.push(fs.stat(dir, name).await.unwrap());
+            }
+            stats
+        };
+        env.sleep(Duration::from_millis(20)).await;
+        let before = stats(&fs, &dir).await;
+        drop(make(&fs, &dir, "one more").await);
+        let of_dir = fs.stat(&root, b"d").await.unwrap();
+        assert!(of_dir.mtime_ns > before[31].ctime_ns && of_dir.ctime_ns >= of_dir.mtime_ns);
+        settle(&fs).await;
+        let counts = names_by_unit(&fs, &dir).await;
+        assert!(counts.iter().all(|count| *count > 0), "{counts:?}");
+        for mount in ["a", "b"] {
+            let other = world.mount_from(mount, Credentials::root()).await;
+            let root = other.root().await.unwrap();
+            assert_eq!(times(&other.stat(&root, b"d").await.unwrap()), times(&of_dir));
+            let there = other.lookup_rel(&root, b"d", OpenFlags::READ).await.unwrap();
+            assert_eq!(stats(&other, &there).await, before);
+            assert_eq!(other.readlink_at(&there, b"link").await.unwrap(), [b'x'; 4095]);
+        }
+        // What does change something shows, of names that have moved and of others.
+        for (name, before) in names.iter().zip(before) {
+            env.sleep(Duration::from_millis(1)).await;
+            if name == b"link" {
+                continue;
+            }
+            fs.chmod(&dir, name, 0o700).await.unwrap();
+            let after = fs.stat(&dir, name).await.unwrap();
+            assert!(after.ctime_ns > before.ctime_ns);
+            assert_eq!(after.mtime_ns, before.mtime_ns);
+        }
+        assert_whole(&fs).await;
+        assert_eq!(times(&fs.stat(&root, b"d").await.unwrap()), times(&of_dir));
+    });
+}
+
+/// A crash leaves a directory half spread. It works, but its names would stay on one target for ever if nobody made another one there: so
+/// whoever asks for one has it gone on with.
+#[test]
+fn what_a_crash_left_half_spread_goes_on_when_it_is_looked_at() {
+    let world = World::of(10, "S1", "S1", Durability::Wal);
+    world.cluster.block_on(async {
+        let fs = world.mount(Credentials::root()).await;
+        let root = fs.root().await.unwrap();
+        let dir = fs.mkdir(&root, b"d", 0o755, Some("SX@256".parse().unwrap())).await.unwrap();
+        make_all(&fs, &dir, 0..256).await;
+        make_all(&fs, &dir, 256..260).await;
+        let cont = fs.container();
+        let state = async || {
+            cont.learn_spread(dir.oid()).await.unwrap();
+            let has_begun = cont.groups_of_spread(dir.oid()).is_some();
+            (has_begun, cont.unit_of_hash(dir.oid(), u64::MAX).unwrap().0.group > 0)
+        };
+        while !state().await.0 {
+            cont.client().env().sleep(Duration::from_micros(200)).await;
+        }
+        world.cluster.kill_engine(0);
+        world.cluster.start_engine(0).await.unwrap();
+        assert_eq!(state().await, (true, false), "the crash was to come in between");
+        settle(&fs).await;
+        assert_eq!(state().await, (true, true));
+        let counts = names_by_unit(&fs, &dir).await;
+        assert_eq!(counts.iter().sum::<u64>(), 260);
+        assert!(counts.iter().all(|count| (60..120).contains(count)), "{counts:?}");
+        assert_whole(&fs).await;
+    });
+}
+
 /// A snapshot shows each name once, wherever it was at the moment.
 #[test]
 fn snapshots_show_a_directory_on_its_way() {
@@ -373,31 +467,38 @@ fn classes_that_spread_are_those_of_directories() {
     });
 }
 
-/// Puts a name into a unit, whatever that thinks of it: the unit is told that it has all names, and that this was not so.
-async fn put_astray(cont: &Container, unit: Unit) {
+/// Puts an entry into a unit, whatever that thinks of it: the unit is told that it has all names, and that this was not so.
+async fn put_astray(cont: &Container, unit: Unit, name: &[u8], raw: &[u8]) {
     let update = |dkey, akey, value| {
         let iods = vec![UpdateIod { akey, cond: Cond::NONE, value: UpdateValue::Inline(value) }];
         Op::Update { unit, dkey, cond: Cond::NONE, iods }
     };
-    let want = FetchWant::Single { bytes_max: 24, inline_bytes_max: 24 };
-    let iods = vec![FetchIod { akey: REACHED, want }];
-    let mut batch = cont.batch();
-    batch.op_of_unit(Op::Fetch { unit, dkey: MARKER, cond: Cond::NONE, iods });
-    let result = batch.run().await.unwrap();
-    let replies = result.replies().unwrap();
-    let OpReply::Fetched(found) = &replies[0] else { panic!("a fetch") };
-    let Fetched::Inline(before) = found[0].value else { panic!("a unit in use says so") };
+    let before = value_of(cont, unit, MARKER, REACHED).await.expect("a unit in use says so");
     let all = Spread { own_first: 0, own_last: u64::MAX, reached: u64::MAX }.encode();
     let mut batch = cont.batch();
     batch.op_of_unit(update(MARKER, REACHED, &all));
-    batch.op_of_unit(update(b"astray", b"i", b"lost"));
+    batch.op_of_unit(update(name, b"i", raw));
     batch.run().await.unwrap();
     let mut batch = cont.batch();
-    batch.op_of_unit(update(MARKER, REACHED, before));
+    batch.op_of_unit(update(MARKER, REACHED, &before));
     batch.run().await.unwrap();
 }
 
-/// A directory that is half spread is whole by the check; a name that is where nobody looks for it is told.
+async fn value_of(cont: &Container, unit: Unit, dkey: &[u8], akey: &[u8]) -> Option<Vec<u8>> {
+    let want = FetchWant::Single { bytes_max: 4096, inline_bytes_max: 4096 };
+    let iods = vec![FetchIod { akey, want }];
+    let mut batch = cont.batch();
+    batch.op_of_unit(Op::Fetch { unit, dkey, cond: Cond::NONE, iods });
+    let result = batch.run().await.unwrap();
+    let replies = result.replies().unwrap();
+    let OpReply::Fetched(found) = &replies[0] else { panic!("a fetch") };
+    match found[0].value {
+        Fetched::Inline(raw) => Some(raw.to_vec()),
+        _ => None,
+    }
+}
+
+/// A directory that is half spread is whole by the check; a name that is where nobody looks for it is told, and put where it belongs.
 #[test]
 fn the_check_counts_names_that_nobody_finds() {
     let world = World::new(8, "S1", "S1");
@@ -432,15 +533,34 @@ fn the_check_counts_names_that_nobody_finds() {
         futures_util::future::join(grow, check).await;
         assert!(on_the_way.get() > 0, "no name moved while the directory was checked");
         assert_whole(&fs).await;
-        // What a defect would leave: an entry in a group that is not its own.
+        // What a defect would leave: an entry in a group that is not its own, of a file that has lost it, and of one that has not.
         let cont = fs.container();
-        let here = cont.unit_of(dir.oid(), b"astray").await.unwrap();
         let units = cont.units(dir.oid()).await.unwrap();
-        let elsewhere = units.into_iter().find(|unit| *unit != here && unit.group > 0).unwrap();
-        put_astray(cont, elsewhere).await;
-        let report = fs.check(Mend::Remove).await.unwrap();
-        let (stored, seen) = (281, 280);
+        for (astray, is_lost) in [(b"f7", true), (b"f8", false)] {
+            let here = cont.unit_of(dir.oid(), astray).await.unwrap();
+            let raw = value_of(cont, here, astray, b"i").await.unwrap();
+            if is_lost {
+                let dkeys = vec![astray.as_slice().into()];
+                let mut batch = cont.batch();
+                batch.op_of_unit(Op::PunchDkeys { unit: here, cond: Cond::PUNCH, dkeys });
+                batch.run().await.unwrap();
+            }
+            for elsewhere in units.iter().filter(|unit| **unit != here && unit.group > 0) {
+                put_astray(cont, *elsewhere, astray, &raw).await;
+            }
+        }
+        let lost = fs.stat(&dir, b"f7").await.unwrap_err();
+        assert_eq!(lost.code, Code::NonExist);
+        let report = fs.check(Mend::Nothing).await.unwrap();
+        let seen = 279;
+        let Problem::Misplaced { stored, .. } = report.findings[0].problem else { panic!("that") };
+        assert!(stored > seen);
         assert_eq!(report.findings[0].problem, Problem::Misplaced { stored, seen });
         assert!(!report.is_clean());
+        let report = fs.check(Mend::Relink).await.unwrap();
+        assert!(report.findings[0].mended, "{:?}", report.findings);
+        fs.stat(&dir, b"f7").await.unwrap();
+        assert_whole(&fs).await;
+        assert_eq!(names_by_unit(&fs, &dir).await.iter().sum::<u64>(), 280);
     });
 }

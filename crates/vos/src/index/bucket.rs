@@ -611,7 +611,7 @@ fn run_change(
     let is = object.counts();
     let dkeys = is.dkeys as i64 - was.dkeys as i64;
     if let Some(epoch) = epoch {
-        object.note_late(epoch, bytes, dkeys);
+        object.note_late(epoch, bytes, dkeys, effects.is_move);
     }
     Delta {
         objects: is.objects as i64 - was.objects as i64,

@@ -80,6 +80,10 @@ pub(crate) struct Effects {
     pub versions: Option<Rc<Versions>>,
     /// What the change of a dkey has removed and a snapshot sees, until the object takes it.
     pub kept: Vec<Kept>,
+    /// The unit whose dkeys come from another one with this record, or go there: see [`crate::spread`].
+    pub moving: Option<Unit>,
+    /// The change in hand is of that unit; each one says so anew.
+    pub is_move: bool,
 }
 
 impl Effects {
@@ -180,6 +184,10 @@ impl Index {
         if let Some((unit, ..)) = new_value(change) {
             self.note_copies(unit);
         }
+        if crate::spread::is_note(change) {
+            effects.moving = Some(change.unit());
+        }
+        effects.is_move = effects.moving.is_some_and(|unit| unit == change.unit());
         if self.is_lost(cont, change) {
             return;
         }

@@ -148,6 +148,13 @@ impl Object {
         }
     }
 
+    /// The set of dkeys has changed, unless they only move between units of the object.
+    fn note_keys(&mut self, epoch: Epoch, effects: &Effects) {
+        if !effects.is_move {
+            self.keys_epoch = epoch;
+        }
+    }
+
     pub(crate) fn count_bytes(&mut self, delta: i64) {
         self.bytes_used = self
             .bytes_used
@@ -212,7 +219,7 @@ impl Object {
         let has_array = array_akey && slot.only().has_array();
         if new {
             self.dkey_count += 1;
-            self.keys_epoch = epoch;
+            self.note_keys(epoch, effects);
         }
         self.array_dkeys = self.array_dkeys + has_array as u64 - had_array as u64;
         self.keep(dkey, effects);
@@ -263,7 +270,7 @@ impl Object {
     fn removed(&mut self, slot: &Slot, dkey: &[u8], epoch: Epoch, effects: &mut Effects) {
         let gone = slot.only();
         self.epoch = epoch;
-        self.keys_epoch = epoch;
+        self.note_keys(epoch, effects);
         self.dkey_count -= 1;
         self.array_dkeys -= gone.has_array() as u64;
         gone.remove(dkey.len(), epoch, effects);

@@ -422,13 +422,13 @@ impl Object {
 
     /// A change at `epoch` has added these to the head: so it did to all that came after it. For
     /// transactions that were decided late.
-    pub(crate) fn note_late(&mut self, epoch: Epoch, bytes: i64, dkeys: i64) {
+    pub(crate) fn note_late(&mut self, epoch: Epoch, bytes: i64, dkeys: i64, is_move: bool) {
         let Some(past) = &mut self.past else { return };
         for facts in past.facts.iter_mut().filter(|facts| facts.until > epoch) {
             facts.bytes_used = facts.bytes_used.saturating_add_signed(bytes);
             facts.dkey_count = facts.dkey_count.saturating_add_signed(dkeys);
             facts.epoch = facts.epoch.max(epoch);
-            if dkeys != 0 {
+            if dkeys != 0 && !is_move {
                 facts.keys_epoch = facts.keys_epoch.max(epoch);
             }
         }

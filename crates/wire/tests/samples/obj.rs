@@ -117,6 +117,7 @@ fn requests(visitor: &mut impl Visitor) {
     for (name, after) in [("list_orphans", None), ("list_orphans.after", Some(UNIT))] {
         request(name, Request::ListOrphans { pool: POOL, cont: CONT, after, count_max: 1000 });
     }
+    request("put_in_place", Request::PutInPlace { pool: POOL, cont: CONT, unit: UNIT });
     request("admission_stat", Request::AdmissionStat { pool: POOL });
     request("store_stat", Request::StoreStat { pool: POOL });
     request("pool_map", Request::PoolMap { pool: POOL });
