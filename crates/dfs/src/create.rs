@@ -6,6 +6,7 @@
 
 use crate::acl::Attributes;
 use crate::entry::{Found, retry};
+use crate::even::Beside;
 use crate::flags::{Access, CreateOptions, NodeKind, OpenFlags, check_chunk_bytes};
 use crate::fs::{Dfs, inline};
 use crate::inode::{FileKind, Inode, S_IFDIR, S_IFREG, S_ISGID};
@@ -17,9 +18,11 @@ use async_recursion::async_recursion as boxed;
 use client::Batch;
 use std::cell::Cell;
 use types::limits::{PATH_BYTES_MAX, SYMLINK_DEPTH_MAX, check_name};
-use types::{Code, Epoch, Error, Key, ObjClass, Oid, Result, Scheme};
+use types::{Code, Epoch, Error, GroupCount, Key, ObjClass, Oid, Result, Scheme, Unit};
 use wire::obj::{Cond, Op};
 
+/// Of a file that is in one group so much counts as its first part.
+const FIRST_BYTES: u64 = 1 << 20;
 /// Times an open runs again because the entry changed under it.
 pub(crate) const RACES_MAX: u32 = 100;
 
@@ -139,7 +142,8 @@ impl Dfs {
     ) -> Result<(Obj, Epoch)> {
         let shared = &self.shared;
         let class = options.class.or(at.inode.file_class).unwrap_or(shared.superblock.file_class);
-        let (hint, _) = self.hint_of_new(at.oid, name, class).await?;
+        let unit = self.unit_of_new(at.oid, name, class).await?;
+        let (hint, _) = self.hint_at(unit, class).await?;
         let oid = shared.file_oid(class, hint).await?;
         let mut inode = self.new_inode(at, oid, S_IFREG | mode & 0o7777);
         inode.chunk_bytes = self.chunk_of_new(at, options)?;
@@ -173,6 +177,9 @@ impl Dfs {
         }
         let epoch = made?;
         let node = shared.node(Location { parent: at.oid, name: name.clone() }, inode);
+        if at.oid.spreads() && first_bytes_of(class).is_some() {
+            node.set_beside(Beside { dir: at.oid, group: unit.group, bytes: 0 });
+        }
         if opens {
             node.add_handle();
         }
@@ -186,8 +193,22 @@ impl Dfs {
         name: &[u8],
         class: ObjClass,
     ) -> Result<(u32, bool)> {
+        let entry = self.shared.cont.unit_of(dir, name).await?;
+        self.hint_at(entry, class).await
+    }
+
+    /// The unit of a directory beside which a file is to be made: the one that has the entry, or has got less.
+    async fn unit_of_new(&self, dir: Oid, name: &[u8], class: ObjClass) -> Result<Unit> {
         let cont = &self.shared.cont;
         let entry = cont.unit_of(dir, name).await?;
+        let Some(first_bytes) = first_bytes_of(class) else { return Ok(entry) };
+        let Some(group_count) = cont.groups_of_spread(dir) else { return Ok(entry) };
+        let mut written = self.shared.written.borrow_mut();
+        Ok(dir.unit(written.choose(dir, entry.group, group_count, first_bytes)))
+    }
+
+    async fn hint_at(&self, entry: Unit, class: ObjClass) -> Result<(u32, bool)> {
+        let cont = &self.shared.cont;
         let takes_room = class == ObjClass::S1
             || class.scheme == Scheme::Striped && class.first_part_bytes().is_some();
         match takes_room {
@@ -434,6 +455,15 @@ impl Dfs {
         .await?;
         let location = Location { parent: at.oid, name: Key::new(name) };
         Ok(Obj::new(shared.node(location, inode), OpenFlags::PATH))
+    }
+}
+
+/// Bytes of the first part of files; `None` for those that have more in other groups than in the first.
+fn first_bytes_of(class: ObjClass) -> Option<u64> {
+    match class.groups {
+        GroupCount::AllBeyond { first_log2 } => Some(1 << first_log2),
+        GroupCount::Count(1) => Some(FIRST_BYTES),
+        GroupCount::Count(_) | GroupCount::All | GroupCount::AllPast { .. } => None,
     }
 }
 

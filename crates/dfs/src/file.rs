@@ -97,10 +97,11 @@ impl Dfs {
             self.append(file, memory).await?;
             return Ok(room);
         }
-        check_ranges(ranges, room)?;
+        let end = check_ranges(ranges, room)?;
         self.slow_down(room as u64).await?;
         let array = file.node.array();
         self.with_data(file, ranges, async || array.write(ranges, memory).await).await?;
+        file.node.count_written(end);
         self.drop_privileges_after_change(file).await?;
         Ok(room)
     }
@@ -113,6 +114,8 @@ impl Dfs {
         self.require_open_for_writing(file)?;
         self.slow_down(memory.iter().map(|piece| piece.len() as u64).sum()).await?;
         let offset = file.node.array().append(memory).await?;
+        let bytes: u64 = memory.iter().map(|piece| piece.len() as u64).sum();
+        file.node.count_written(offset + bytes);
         self.drop_privileges_after_change(file).await?;
         Ok(offset)
     }

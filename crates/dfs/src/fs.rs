@@ -2,6 +2,7 @@
 
 use crate::cred::Credentials;
 use crate::entry::{Found, reply_kind};
+use crate::even::Written;
 use crate::flags::{Access, MountFlags, OpenFlags};
 use crate::inode::{FileKind, INODE_BYTES_MAX, Inode, S_IFDIR};
 use crate::layout::{
@@ -43,6 +44,8 @@ pub(crate) struct Shared {
     numbers: RefCell<std::ops::Range<u64>>,
     numbers_next: Cell<u64>,
     nodes: RefCell<HashMap<Oid, Weak<Node>>>,
+    /// What of new files was written where.
+    pub written: RefCell<Written>,
     prefix: RefCell<Vec<u8>>,
 }
 
@@ -192,6 +195,7 @@ impl Dfs {
                 numbers: RefCell::new(0..0),
                 numbers_next: Cell::new(NUMBERS_FIRST),
                 nodes: RefCell::new(HashMap::default()),
+                written: RefCell::default(),
                 prefix: RefCell::new(Vec::new()),
             }),
             cred: Rc::new(cred),

@@ -23,6 +23,7 @@ mod create;
 mod cred;
 mod dir;
 mod entry;
+mod even;
 mod extents;
 mod file;
 pub mod find;

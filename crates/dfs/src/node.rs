@@ -8,6 +8,7 @@
 //! Invariant: for each handle that the servers count for a node, the node gives back exactly
 //! one when it is dropped; so a file that was unlinked while open is freed with its last node.
 
+use crate::even::Beside;
 use crate::flags::OpenFlags;
 use crate::fs::Shared;
 use crate::inode::{FileKind, Inode};
@@ -37,6 +38,8 @@ pub(crate) struct Node {
     atime_due: Cell<bool>,
     /// The last read of its data met what is in a tier only: the next one looks there first.
     meets_stubs: Cell<bool>,
+    /// Where this mount has made it, and how much of its first part it has written.
+    beside: Cell<Option<Beside>>,
     /// Handles the servers count for it.
     handles: Cell<u32>,
 }
@@ -52,6 +55,7 @@ impl Node {
             nameless: Cell::new(false),
             atime_due: Cell::new(false),
             meets_stubs: Cell::new(false),
+            beside: Cell::new(None),
             handles: Cell::new(0),
         }
     }
@@ -119,6 +123,22 @@ impl Node {
 
     pub fn set_meets_stubs(&self, meets: bool) {
         self.meets_stubs.set(meets);
+    }
+
+    /// It was made just now.
+    pub fn set_beside(&self, beside: Beside) {
+        self.beside.set(Some(beside));
+    }
+
+    /// Bytes up to `end` were written.
+    pub fn count_written(&self, end: u64) {
+        let Some(beside) = self.beside.get() else { return };
+        let bytes = end.min(self.oid.first_part_bytes().unwrap_or(u64::MAX));
+        if bytes > beside.bytes {
+            let more = bytes - beside.bytes;
+            self.fs.written.borrow_mut().add(beside.dir, beside.group, more);
+            self.beside.set(Some(Beside { bytes, ..beside }));
+        }
     }
 
     pub fn add_handle(&self) {

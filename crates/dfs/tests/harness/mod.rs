@@ -35,7 +35,17 @@ impl World {
 
     /// The same in a pool that keeps what it has so well.
     pub fn of(seed: u64, dir_class: &str, file_class: &str, durability: Durability) -> World {
-        let cluster = Cluster::start(ClusterSpec { seed, engines: 1, targets: 3 }).unwrap();
+        World::on(ClusterSpec { seed, engines: 1, targets: 3 }, dir_class, file_class, durability)
+    }
+
+    /// The same on a cluster of some size.
+    pub fn on(
+        spec: ClusterSpec,
+        dir_class: &str,
+        file_class: &str,
+        durability: Durability,
+    ) -> World {
+        let cluster = Cluster::start(spec).unwrap();
         let client = cluster.client("first");
         let cont = cluster.block_on(async {
             let first = cluster.container(&client, durability, ContLayout::Posix).await.unwrap();
