@@ -245,6 +245,15 @@ fn the_verbs_do_what_their_names_say() {
     let stat = system.json(&["fs", "stat", &url("striped/x")]);
     assert_eq!((&stat[0]["oclass"], &stat[0]["chunk_bytes"]), (&"SX".into(), &8192.into()));
     system.fails(2, &["not a directory"], &["fs", "set-attr", &url("a/b"), "--oclass", "SX"]);
+    let wide = ["fs", "set-attr", &url("striped"), "--dir-oclass", "SX@1024"];
+    system.ok(&wide);
+    let class = system.ok(&["fs", "get-attr", &url("striped"), "azekura.dir_oclass"]);
+    assert_eq!(class, "SX@1024\n");
+    system.ok(&["fs", "mkdir", &url("striped/wide")]);
+    let stat = system.json(&["fs", "stat", &url("striped/wide")]);
+    assert_eq!(stat[0]["oclass"], "SX@1024", "{stat}");
+    let files = ["fs", "set-attr", &url("striped"), "--oclass", "SX@1024"];
+    system.fails(2, &["SX@1024", "of directories"], &files);
 
     system.ok(&["fs", "rm", &url("a/s")]);
     system.ok(&["fs", "rm", "-f", &url("a/s")]);

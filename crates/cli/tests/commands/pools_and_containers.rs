@@ -124,6 +124,21 @@ fn containers_are_made_shown_changed_and_removed() {
     assert_eq!(system.ok(&["cont", "get-prop", "tank", "plainly", "first_part"]), "1048576\n");
     system.ok(&["cont", "destroy", "tank", "plainly"]);
 
+    // Directories that spread when they are large. Files cannot.
+    let words = ["cont", "create", "tank", "wide", "--dir-oclass", "sx@8192", "--first-part", "1m"];
+    let made = system.json(&words);
+    assert_eq!((&made["dir_oclass"], &made["file_oclass"]), (&"SX@8192".into(), &"SX+1MiB".into()));
+    for class in ["--file-oclass", "--oclass"] {
+        let words = ["cont", "create", "tank", "other", class, "SX@8192"];
+        system.fails(2, &["SX@8192", "directories only"], &words);
+    }
+    system.fails(2, &["SX@1000"], &["cont", "create", "tank", "other", "--dir-oclass", "SX@1000"]);
+    let words = ["cont", "set-prop", "tank", "wide", "file-oclass=SX@8192"];
+    system.fails(2, &["directories only"], &words);
+    system.ok(&["cont", "set-prop", "tank", "wide", "dir-oclass=SX@1024"]);
+    assert_eq!(system.ok(&["cont", "get-prop", "tank", "wide", "dir-oclass"]), "SX@1024\n");
+    system.ok(&["cont", "destroy", "tank", "wide"]);
+
     // Cells of erasure-coded classes.
     assert_eq!(system.ok(&["cont", "get-prop", "tank", "home", "cell-size"]), "65536\n");
     for options in [["--cell-size", "512KiB"], ["--properties", "ec_cell_sz:512KiB"]] {
