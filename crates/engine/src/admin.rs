@@ -265,6 +265,7 @@ impl Target {
             self.shards.borrow_mut().insert(pool, ctx.clone());
             self.failed.borrow_mut().remove(&pool);
             self.replaced.borrow_mut().remove(&pool);
+            self.told.notify();
             self.take_up(pool, &ctx);
             return Ok(());
         }
@@ -280,6 +281,7 @@ impl Target {
         let happened = Happened::new(EventCode::TargetUnserved, error.to_string());
         self.events.tell(happened.of_target(self.id).of_pool(pool));
         self.failed.borrow_mut().insert(pool, error);
+        self.told.notify();
         if let Some(ctx) = known {
             self.shards.borrow_mut().remove(&pool);
             self.replaced.borrow_mut().insert(pool, ctx.shard.incarnation());
@@ -291,7 +293,7 @@ impl Target {
     /// Stops serving a pool's part.
     async fn let_go(&self, ctx: &TargetPool) -> Result<()> {
         ctx.undecided.wake_all();
-        ctx.streams.close();
+        ctx.streams.end();
         ctx.scrubber.stop();
         ctx.admission.close();
         ctx.shard.close().await
@@ -328,6 +330,7 @@ impl Target {
                 self.start_scrubber(&ctx);
                 self.watch_pages(pool, &ctx);
                 self.shards.borrow_mut().insert(pool, ctx);
+                self.told.notify();
                 Ok(())
             }
             AdminOp::ServeShard { pool, incarnation } => self.serve_shard(pool, incarnation).await,
@@ -337,6 +340,7 @@ impl Target {
             }
             AdminOp::Introduced => {
                 self.is_introduced.set(true);
+                self.told.notify();
                 Ok(())
             }
             AdminOp::DestroyShard { pool } => {
@@ -353,6 +357,7 @@ impl Target {
                 let ctx = self.shard(pool).await?;
                 let sums = vos::SumPolicy { kind: csum, verify: server_verify };
                 let lsn = ctx.shard.create_summed_cont(cont, sums)?;
+                self.told.notify();
                 ctx.shard.durable(lsn).await
             }
             AdminOp::DestroyCont { pool, cont } => {

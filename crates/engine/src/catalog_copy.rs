@@ -129,6 +129,7 @@ impl ControlHost {
             if let Err(error) = self.renew_copy().await {
                 tracing::debug!("renewing the copy of the catalog: {error}");
             }
+            // timer: the copy is renewed at intervals.
             self.env.sleep(COPY_PAUSE).await;
         }
     }

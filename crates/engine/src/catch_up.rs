@@ -280,6 +280,7 @@ impl Target {
                 if ctx.joining.touched.borrow().is_none() {
                     break;
                 }
+                // timer: a pause before another try.
                 target.env.sleep(pause).await;
                 pause = (pause * 2).min(PAUSE_MAX);
             }

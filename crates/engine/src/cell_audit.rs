@@ -291,6 +291,7 @@ impl Target {
         let env = self.env.clone();
         self.env.spawn(async move {
             loop {
+                // timer: cells are looked at in intervals.
                 env.sleep(PAUSE).await;
                 let (Some(target), Some(ctx)) = (target.upgrade(), of.upgrade()) else { return };
                 if target.is_draining() {

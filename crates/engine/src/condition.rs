@@ -55,6 +55,7 @@ impl Target {
     /// Looks at all pools again and again, until the target is gone.
     pub(crate) async fn watch_condition(env: Env, target: Weak<Target>) {
         loop {
+            // timer: the state of a pool is looked at in intervals.
             env.sleep(LOOK_PAUSE).await;
             let Some(target) = target.upgrade() else { return };
             if target.is_draining() {

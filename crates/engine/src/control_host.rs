@@ -15,7 +15,7 @@ use crate::process::{Inbox, Order};
 use control::{
     Candidate, Catalog, CatalogImage, ElectionNews, EmbeddedCatalog, Service, SessionId, Targets,
 };
-use env::Env;
+use env::{Env, Signal};
 use futures_channel::mpsc::UnboundedReceiver;
 use futures_channel::oneshot;
 use futures_util::future::{FutureExt, LocalBoxFuture};
@@ -56,6 +56,8 @@ const TELL_PAUSE_MAX: Duration = Duration::from_secs(3);
 pub(crate) struct ControlHost {
     pub(crate) env: Env,
     pub(crate) role: RefCell<Role>,
+    /// Told by [`ControlHost::set_role`].
+    pub(crate) role_changed: Signal,
     /// Its part in the election, where there is one.
     pub(crate) candidate: RefCell<Option<Candidate>>,
     /// It has given the control service up, because it hears too few, and nobody is known to have taken it since.
@@ -141,6 +143,7 @@ impl ControlHost {
             incarnation,
             env: env.clone(),
             role: RefCell::new(role),
+            role_changed: Signal::default(),
             candidate: RefCell::new(None),
             has_given_up: Cell::new(false),
             asking: Cell::new(None),
@@ -397,6 +400,7 @@ impl ControlHost {
         let reply = loop {
             match self.ask_holder(&request).await {
                 Err(error) if is_passing(&error) && self.env.now() < deadline => {
+                    // timer: a pause before others are asked again.
                     self.env.sleep(JOIN_PAUSE).await;
                 }
                 outcome => break outcome.map_err(|error| error.context("joining the system"))?,
@@ -536,6 +540,7 @@ impl ControlHost {
                 }
                 Err(error) => tracing::error!("resuming engine {rank}: {error}"),
             }
+            // timer: a growing pause before another try.
             self.env.sleep(pause).await;
             pause = (pause * 2).min(TELL_PAUSE_MAX);
             if self.joins.borrow().get(&rank) != Some(&join) {
@@ -633,6 +638,7 @@ impl Targets for Orders {
     }
 
     fn pause(&self) -> LocalBoxFuture<'_, ()> {
+        // timer: a pause before an order is given again.
         self.host.env.sleep(ORDER_PAUSE).boxed_local()
     }
 

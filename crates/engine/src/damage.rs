@@ -122,6 +122,7 @@ impl Target {
             && self.env.now() < until
             && !self.is_draining()
         {
+            // timer: others are at the key, or who leads it changes: another try later.
             self.env.sleep(PASSING_PAUSE).await;
         }
     }
@@ -333,6 +334,7 @@ impl Target {
                         }
                     }
                 }
+                // timer: a busy member is asked again.
                 self.env.sleep(TRY_PAUSE).await;
             }
         }

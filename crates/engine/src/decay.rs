@@ -128,6 +128,7 @@ impl Target {
     pub(crate) async fn watch_devices(env: Env, target: Weak<Target>, habit: Habit) {
         let mut looks: Option<Looks> = None;
         loop {
+            // timer: looks at what devices do, of which nobody tells, come at intervals.
             env.sleep(LOOK_PAUSE).await;
             let Some(target) = target.upgrade() else { return };
             if target.draining.get() {
@@ -161,6 +162,7 @@ impl Target {
     async fn confirm_slow(self: &Rc<Self>, ask: MeasureAsk, known: &Measures) -> Result<bool> {
         for is_second in [false, true] {
             if is_second {
+                // timer: what is slow only now is to pass.
                 self.env.sleep(CONFIRM_PAUSE).await;
             }
             let found = judged(Some(known), self.measure_now(ask).await?);

@@ -23,6 +23,7 @@ pub(crate) async fn accept_all(
             Ok(incomer) => incomer,
             Err(error) => {
                 tracing::warn!("accepting connections: {error}");
+                // timer: descriptors may be used up: a pause before another try.
                 env.sleep(Duration::from_millis(100)).await;
                 continue;
             }

@@ -178,6 +178,7 @@ impl Book {
                 if repeat.count == 1 {
                     let (book, pause) = (self.clone(), repeat.until.saturating_sub(now));
                     self.env.spawn(async move {
+                        // timer: what repeats is told of once in this time.
                         book.env.sleep(pause).await;
                         book.keep_repeated(&subject);
                     });

@@ -40,6 +40,7 @@ impl Target {
         self.env.spawn(async move {
             let mut pause = RETRY_PAUSE;
             loop {
+                // timer: more of a stripe may be written meanwhile.
                 target.env.sleep(DELAY).await;
                 let places = ctx.shard.take_fold_notes();
                 if places.is_empty() || target.is_draining() {
@@ -51,6 +52,7 @@ impl Target {
                     // A member may be away for long, or full.
                     pause = if left.len() < count { RETRY_PAUSE } else { pause * 2 };
                     pause = pause.min(RETRY_PAUSE_MAX);
+                    // timer: a pause before another try.
                     target.env.sleep(pause).await;
                     for (cont, unit, dkey) in left {
                         ctx.shard.note_fold_of(cont, unit, &dkey);
@@ -76,6 +78,7 @@ impl Target {
                     Ok(()) => {}
                     Err(error) => {
                         tracing::info!("target {}: looking for stripes: {error}", target.id);
+                        // timer: a pause before another try.
                         target.env.sleep(RETRY_PAUSE).await;
                     }
                 }

@@ -433,6 +433,7 @@ impl Target {
         ctx.map_changes.note(before.as_deref(), &map);
         ctx.newer_map.wake();
         self.forget_left(ctx);
+        self.told.notify();
         let has_moved = before
             .as_ref()
             .is_some_and(|before| (&before.outs, before.balanced) != (&map.outs, map.balanced));

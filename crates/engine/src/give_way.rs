@@ -15,6 +15,7 @@
 //! for one gives way to its own clients while it reads it, and who comes to have it while it writes it.
 
 use crate::target::{Target, TargetPool};
+use env::Signal;
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,17 +32,19 @@ pub(crate) const TURN_BYTES: usize = 1 << 20;
 const LOTS_MAX: usize = 16;
 /// Longest rest after a turn.
 const REST_MAX: Duration = Duration::from_secs(1);
-/// Longest pause between two looks whether a turn may begin.
-const LOOK_PAUSE: Duration = Duration::from_millis(2);
+/// Shortest rest of who has found the line taken, or resting: turns that take microseconds would leave no more than that to others.
+const REST_MIN: Duration = Duration::from_millis(2);
 /// Images that are asked for at the same time beside clients: one is written while the next one is on its way.
 const ASKS_MAX: usize = 2;
-/// Longest wait for what goes first, and pause between two looks whether it has gone.
+/// Longest wait for what goes first.
 const URGENT_WAIT_MAX: Duration = Duration::from_secs(1);
-const URGENT_PAUSE: Duration = Duration::from_millis(5);
 
 /// What goes before all others: images of groups of which one member is left.
 #[derive(Default)]
-pub(crate) struct Urgent(Cell<usize>);
+pub(crate) struct Urgent {
+    under_way: Cell<usize>,
+    over: Signal,
+}
 
 /// Something of that kind is being sent.
 pub(crate) struct UrgentOne<'a>(&'a Urgent);
@@ -49,14 +52,15 @@ pub(crate) struct UrgentOne<'a>(&'a Urgent);
 impl Urgent {
     /// Begins to send something of that kind.
     pub fn begin(&self) -> UrgentOne<'_> {
-        self.0.set(self.0.get() + 1);
+        self.under_way.set(self.under_way.get() + 1);
         UrgentOne(self)
     }
 }
 
 impl Drop for UrgentOne<'_> {
     fn drop(&mut self) {
-        self.0.0.set(self.0.0.get() - 1);
+        self.0.under_way.set(self.0.under_way.get() - 1);
+        self.0.over.notify();
     }
 }
 
@@ -165,9 +169,9 @@ impl Line {
         now >= self.rests_until.get() && self.asks.get() < ASKS_MAX
     }
 
-    /// How long it is of no use to look again.
+    /// How long others go on before it is looked again whether a turn may begin.
     fn pause(&self, now: Duration) -> Duration {
-        self.rests_until.get().saturating_sub(now).max(LOOK_PAUSE)
+        self.rests_until.get().saturating_sub(now).max(REST_MIN)
     }
 }
 
@@ -213,10 +217,8 @@ impl Drop for Asking<'_> {
 impl Target {
     /// Lets what groups with one copy left are made whole from go first, for a second at most.
     pub(crate) async fn wait_for_urgent(&self, urgent: &Urgent) {
-        let until = self.env.now() + URGENT_WAIT_MAX;
-        while urgent.0.get() > 0 && self.env.now() < until {
-            self.env.sleep(URGENT_PAUSE).await;
-        }
+        let none = urgent.over.until(|| urgent.under_way.get() == 0);
+        let _ = self.env.timeout(URGENT_WAIT_MAX, none).await;
     }
 
     /// `None`: there is nobody to give way to, no reason, or no time left. `is_last`: of what is to be sent one copy is left.
@@ -261,6 +263,7 @@ impl Target {
             if line.enter(now) {
                 return Some(Turn { target: self, line, share, bytes: 0 });
             }
+            // timer: others have the time until then, who waits with it, too.
             self.env.sleep(line.pause(now)).await;
         }
         None
@@ -287,6 +290,7 @@ impl Target {
             if line.may_ask(now) {
                 return Some(Asking::begin(line));
             }
+            // timer: as above.
             self.env.sleep(line.pause(now)).await;
         }
         None
@@ -304,6 +308,7 @@ impl Target {
     /// Lets clients, if there are any, have the rest of the time after something of which `share` percent of it are.
     pub(crate) async fn let_clients_go_on(&self, took: Duration, share: u32) {
         if self.has_clients() {
+            // timer: that much of the time is theirs.
             self.env.sleep(rest(took, share)).await;
         }
     }

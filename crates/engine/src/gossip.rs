@@ -92,6 +92,7 @@ impl ControlHost {
     /// Asks others for newer maps, as long as the engine runs.
     pub(crate) async fn ask_around(self: Rc<Self>) {
         for round in 0.. {
+            // timer: others are asked at intervals.
             self.env.sleep(ASK_PAUSE).await;
             match self.env.timeout(ASK_TIME_MAX, self.ask_neighbour(round)).await {
                 Some(Ok(())) => {}

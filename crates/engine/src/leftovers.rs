@@ -57,6 +57,7 @@ impl Target {
                     }
                     Err(error) => {
                         tracing::info!("target {}: dropping what is of others: {error}", target.id);
+                        // timer: a pause before another try.
                         target.env.sleep(PAUSE).await;
                     }
                 }

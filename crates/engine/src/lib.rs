@@ -40,6 +40,7 @@ mod gossip;
 mod group;
 mod growth;
 mod home;
+mod in_progress;
 mod jobs;
 mod kept_maps;
 mod last_asked;

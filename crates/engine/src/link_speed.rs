@@ -53,6 +53,7 @@ impl Target {
     pub(crate) async fn watch_links(env: Env, target: Weak<Target>, every: Option<Duration>) {
         let mut requests = 0;
         loop {
+            // timer: links are measured at intervals.
             env.sleep(LOOK_PAUSE).await;
             let Some(target) = target.upgrade() else { return };
             if target.draining.get() {

@@ -361,6 +361,7 @@ impl Target {
             self.lingering.borrow_mut().insert(handle, until);
             let target = self.clone();
             self.env.spawn(async move {
+                // timer: who has read a link may ask for the object within this time.
                 target.env.sleep(LINGER_TIME).await;
                 let is_over = target.lingering.borrow().get(&handle) == Some(&until);
                 if is_over {
@@ -424,6 +425,7 @@ impl Target {
                 if target.is_draining() || error.code == Code::NonExist {
                     break;
                 }
+                // timer: a growing pause before another try.
                 target.env.sleep(pause).await;
                 pause = (pause * 2).min(REAP_PAUSE_MAX);
             }

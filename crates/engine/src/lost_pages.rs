@@ -85,6 +85,7 @@ impl Target {
                     Ok(()) => break,
                     Err(error) => {
                         tracing::info!("target {}: a damaged page: {error}", target.id);
+                        // timer: a pause before another try.
                         target.env.sleep(PAUSE).await;
                     }
                 }
@@ -115,6 +116,7 @@ impl Target {
                 Err(error) => {
                     tracing::info!("target {}: blocks of damaged pages: {error}", self.id);
                     ctx.has_unnamed_blocks.set(true);
+                    // timer: a pause before another try.
                     self.env.sleep(PAUSE).await;
                 }
             }

@@ -99,6 +99,7 @@ const EVERY_HOURS: u32 = 24;
 
 /// Measures the targets that were not measured yet.
 pub(crate) async fn measure_first(env: Env, bytes: u64, inboxes: Vec<(TargetId, Inbox)>) {
+    // timer: a start is not slowed down.
     env.sleep(FIRST_AFTER).await;
     for (id, inbox) in inboxes {
         let ask = MeasureAsk { bytes, step_ms_max: FIRST_STEP_MS, once: true };

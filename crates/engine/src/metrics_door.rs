@@ -98,6 +98,7 @@ fn accept_all(
             Ok((stream, _)) => Arc::new(stream),
             Err(error) => {
                 tracing::warn!("accepting who asks for metrics: {error}");
+                // timer: descriptors may be used up: a pause before another try.
                 std::thread::sleep(Duration::from_millis(100));
                 continue;
             }

@@ -98,6 +98,12 @@ impl ControlHost {
         self.role.borrow().clone()
     }
 
+    /// All changes go through here: who waits for another one is told.
+    fn set_role(&self, role: Role) {
+        self.role.replace(role);
+        self.role_changed.notify();
+    }
+
     /// How often the catalog was asked from here; `None` while the control service is elsewhere.
     pub(crate) fn catalog_call_count(&self) -> Option<u64> {
         match &*self.role.borrow() {
@@ -127,6 +133,7 @@ impl ControlHost {
                     };
                     let mut looked = look().await;
                     while looked.as_ref().is_err_and(is_passing) {
+                        // timer: others are asked again: of what they do nobody tells.
                         self.env.sleep(FOLLOW_PAUSE).await;
                         looked = look().await;
                     }
@@ -137,7 +144,7 @@ impl ControlHost {
                             self.leave().await;
                         }
                         self.note_away(error);
-                        self.role.replace(Role::Follower(None));
+                        self.set_role(Role::Follower(None));
                         continue;
                     }
                     tracing::info!("this engine holds the control service now");
@@ -146,7 +153,7 @@ impl ControlHost {
                     self.note_back();
                     let what = "this engine holds the control service now";
                     self.events.note(Happened::new(EventCode::ServiceTaken, what));
-                    self.role.replace(Role::Holder(service.clone()));
+                    self.set_role(Role::Holder(service.clone()));
                     if self.is_introduced.get() {
                         self.env.spawn(self.clone().hold_office(service));
                     }
@@ -160,14 +167,14 @@ impl ControlHost {
                     };
                     tracing::warn!("{what}");
                     self.events.note(Happened::new(EventCode::ServiceLost, what));
-                    self.role.replace(Role::Follower(None));
+                    self.set_role(Role::Follower(None));
                 }
                 ElectionNews::Follow(leader) => {
                     let at = leader.as_ref().map_or("an unknown address", |leader| &leader.tcp);
                     tracing::info!("the engine at {at} holds the control service");
                     self.has_given_up.set(false);
                     self.note_back();
-                    self.role.replace(Role::Follower(leader));
+                    self.set_role(Role::Follower(leader));
                 }
                 ElectionNews::Away(error) => {
                     tracing::warn!("catalog: {error}");
@@ -209,7 +216,7 @@ impl ControlHost {
         if self.env.timeout(LEAVE_TIME_MAX, candidate.leave()).await.is_none() {
             tracing::warn!("catalog: etcd does not answer; others wait for the lease to end");
         }
-        self.role.replace(Role::Follower(None));
+        self.set_role(Role::Follower(None));
     }
 
     /// Asks whoever holds the control service. One try.
@@ -295,6 +302,7 @@ impl ControlHost {
                 Step::Answer(body) => return Ok(body),
                 Step::Failed(error) => error,
                 Step::Again(_) if self.env.now() + FOLLOW_PAUSE < give_up => {
+                    // timer: others are asked again: of what they do nobody tells.
                     self.env.sleep(FOLLOW_PAUSE).await;
                     continue;
                 }
@@ -411,9 +419,9 @@ impl ControlHost {
 
     /// Ends when another engine than this is known to hold the control service.
     async fn is_replaced(&self, leader: &EngineInfo) {
-        while matches!(&*self.role.borrow(), Role::Follower(Some(held)) if held == leader) {
-            self.env.sleep(FOLLOW_PAUSE).await;
-        }
+        let is_held =
+            || matches!(&*self.role.borrow(), Role::Follower(Some(held)) if held == leader);
+        self.role_changed.until(|| !is_held()).await;
     }
 }
 

@@ -52,6 +52,7 @@ impl Target {
         let (target, ctx) = (self.clone(), ctx.clone());
         self.env.spawn(async move {
             loop {
+                // timer: how long they were awaited is noted in steps, and of a process that ends nobody tells.
                 target.env.sleep(AWAITED_STEP).await;
                 // Who came last has had all freed.
                 if target.is_draining() || ctx.awaited.borrow().is_empty() {
@@ -98,6 +99,7 @@ impl Target {
         ctx.inherits_until.set(self.env.now() + RETURN_TIME_MAX);
         let (target, ctx) = (self.clone(), ctx.clone());
         self.env.spawn(async move {
+            // timer: so long clients may come back.
             target.env.sleep(RETURN_TIME_MAX).await;
             if !target.is_draining() {
                 target.reap_orphans(pool, &ctx);
@@ -148,6 +150,7 @@ impl Target {
         }
         let target = self.clone();
         self.env.spawn(async move {
+            // timer: it may soon open something else.
             target.env.sleep(LINGER_TIME).await;
             target.leaving.borrow_mut().remove(&client);
             if !target.awaits(client) {

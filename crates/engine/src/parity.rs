@@ -124,6 +124,7 @@ impl Target {
         if rate == 0 || ctx.scrubber.is_hurried() {
             self.env.yield_now().await;
         } else {
+            // timer: the scrubber reads no faster than this.
             self.env.sleep(Duration::from_secs_f64(bytes as f64 / rate as f64)).await;
         }
     }

@@ -509,6 +509,7 @@ impl Identity {
         let patience = std::time::Instant::now() + PREDECESSOR_GOES;
         while lock.try_lock().is_err() {
             if std::time::Instant::now() < patience {
+                // timer: another process has the lock; of its end nobody tells.
                 std::thread::sleep(Duration::from_millis(10));
                 continue;
             }

@@ -11,6 +11,7 @@
 //! what touches it until it is overwritten; see [`vos::PoolShard::mark_bad`].
 
 use crate::target::{Target, TargetPool};
+use env::Signal;
 use futures_channel::oneshot;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -32,8 +33,6 @@ const STEPS_REMEMBERED: u64 = 1024;
 const IDLE_TIME: Duration = Duration::from_millis(50);
 /// Under steady load a step is made this often all the same.
 const BUSY_WAIT_MAX: Duration = Duration::from_secs(1);
-/// Who waits for damage to be looked into looks so often.
-const LOOK_PAUSE: Duration = Duration::from_millis(10);
 /// Pause after an error of the device.
 const ERROR_PAUSE: Duration = Duration::from_secs(60);
 /// Bytes of a block.
@@ -53,6 +52,8 @@ pub(crate) struct Scrubber {
     /// Damaged blocks that are to be looked into, and whether they were not known before.
     found: RefCell<BTreeMap<u64, bool>>,
     is_looking: Cell<bool>,
+    /// All that was found was looked into, or the task is to end.
+    looked: Signal,
 }
 
 impl Scrubber {
@@ -76,6 +77,7 @@ impl Scrubber {
     /// Ends the task; the shard goes away.
     pub fn stop(&self) {
         self.stopped.set(true);
+        self.looked.notify();
         self.wake();
     }
 
@@ -241,6 +243,7 @@ impl Target {
                 target.tell_damage(&ctx, &fresh);
             }
             ctx.scrubber.is_looking.set(false);
+            ctx.scrubber.looked.notify();
         });
     }
 
@@ -433,9 +436,9 @@ impl Target {
                         tracing::warn!(target_id = %self.id, pool = %ctx.shard.pool(), "comparing parity: {error}");
                     }
                 }
-                while ctx.scrubber.is_looking.get() && !ctx.scrubber.stopped.get() {
-                    self.env.sleep(LOOK_PAUSE).await;
-                }
+                let scrubber = &ctx.scrubber;
+                let is_over = || !scrubber.is_looking.get() || scrubber.stopped.get();
+                scrubber.looked.until(is_over).await;
                 let again = ctx.shard.scrub_progress();
                 if (again.next_block, again.passes) != (before.next_block, before.passes) {
                     return Ok(());

@@ -109,6 +109,7 @@ impl Target {
     async fn spread_noted(self: &Rc<Self>, pool: PoolId, ctx: &Rc<TargetPool>) {
         let mut pause = RETRY_PAUSE;
         loop {
+            // timer: more entries may be noted meanwhile.
             self.env.sleep(DELAY).await;
             let noted = ctx.spreading.noted.take();
             if noted.is_empty() || self.is_draining() {
@@ -131,6 +132,7 @@ impl Target {
                 // A target may be away for long, or full.
                 pause = if left.len() < count { RETRY_PAUSE } else { pause * 2 };
                 pause = pause.min(RETRY_PAUSE_MAX);
+                // timer: a pause before another try.
                 self.env.sleep(pause).await;
                 ctx.spreading.noted.borrow_mut().extend(left);
             }
@@ -155,12 +157,13 @@ impl Target {
                     // From now on it is known that it spreads.
                     is_full = false;
                     pause = CONFLICT_PAUSE;
-                    // Half of the time is for those who wait meanwhile.
+                    // timer: half of the time is for those who wait meanwhile.
                     self.env.sleep(self.env.now().saturating_sub(began)).await;
                 }
                 Err(error) if error.code == Code::TxRestart => {
                     let micros = pause.as_micros() as u64;
                     let micros = micros / 2 + self.env.random_u64() % micros;
+                    // timer: of two that disturb each other one goes first.
                     self.env.sleep(Duration::from_micros(micros)).await;
                     pause = (pause * 2).min(CONFLICT_PAUSE_MAX);
                 }

@@ -48,6 +48,8 @@ pub(crate) struct Streams {
     watcher_count: Cell<usize>,
     /// Who waits until all up to a number are settled.
     waiting: RefCell<Vec<(u64, oneshot::Sender<()>)>>,
+    /// See [`Streams::end`].
+    has_ended: Cell<bool>,
 }
 
 /// An order that some members have not answered.
@@ -256,6 +258,9 @@ impl Streams {
         if number <= self.settled() {
             return Ok(());
         }
+        if self.has_ended.get() {
+            return Err(not_known());
+        }
         let (sender, settled) = oneshot::channel();
         self.waiting.borrow_mut().push((number, sender));
         settled.await.map_err(|_| not_known())
@@ -358,14 +363,27 @@ impl Streams {
         }
     }
 
-    /// Ends all streams; whoever waits is told that nothing is known.
-    pub fn close(&self) {
+    /// Ends all streams for good: nothing is sent any more. What is not settled never is, and is shown to nobody; whoever waits, or comes
+    /// to wait, is told that nothing is known.
+    pub fn end(&self) {
+        self.has_ended.set(true);
+        self.end_streams();
+        self.open.borrow_mut().iter_mut().for_each(|order| order.waiting = None);
+        self.waiting.take();
+    }
+
+    fn end_streams(&self) {
         for stream in std::mem::take(&mut *self.out.borrow_mut()).into_values() {
             stream.is_closed.set(true);
             stream.queue.borrow_mut().clear();
             stream.fences.take();
             stream.wake();
         }
+    }
+
+    /// Ends all streams; whoever waits is told that nothing is known.
+    pub fn close(&self) {
+        self.end_streams();
         let dropped = (self.open.take(), self.waiting.take());
         drop(dropped);
         self.unsettled.replace(Unsettled::default());
@@ -436,7 +454,9 @@ impl Target {
         };
         let (order, bulk) = (Rc::new(wire::encode(order)), Rc::new(bulk.into()));
         let given = Some(Given { of: group.of, order: order.clone(), places });
-        let open = OpenOrder { left, waiting: Some(sender), given };
+        // Without a sender whoever waits is told that nothing is known.
+        let waiting = (!streams.has_ended.get()).then_some(sender);
+        let open = OpenOrder { left, waiting, given };
         streams.open.borrow_mut().push_back(open);
         if let Some((cont, ops)) = changed {
             let mut unsettled = streams.unsettled.borrow_mut();
@@ -450,7 +470,8 @@ impl Target {
         if let Some((cont, op)) = folded.filter(|_| streams.watcher_count.get() > 0) {
             streams.watched.borrow_mut().note_ops(Lsn(number), cont, &[op]);
         }
-        for member in &group.followers {
+        let followers = if streams.has_ended.get() { &[] } else { &group.followers[..] };
+        for member in followers {
             let (order, bulk) = (order.clone(), bulk.clone());
             let stream = self.stream_to(pool, ctx, *member);
             stream.queue.borrow_mut().push_back(Queued { number, order, bulk });
@@ -565,6 +586,7 @@ async fn run(
         // Woken when the member is out of the map.
         let (sender, woken) = oneshot::channel();
         stream.wake.replace(Some(sender));
+        // timer: a growing pause before another try.
         let sleep = target.env.sleep(pause);
         if let Either::Left(_) = select(pin!(sleep), woken).await {
             pause = (pause * 2).min(PAUSE_MAX);

@@ -248,6 +248,7 @@ impl Target {
             while !target.is_draining() && !ctx.suspects.places.borrow().is_empty() {
                 if let Err(error) = target.settle_once(pool, &ctx).await {
                     tracing::debug!("target {}: what a lost leader left: {error}", target.id);
+                    // timer: a growing pause before another try.
                     target.env.sleep(pause).await;
                     pause = (pause * 2).min(PAUSE_MAX);
                 }

@@ -147,6 +147,7 @@ impl Target {
                     "target {}: what target {member} has of a lost leader: {error}",
                     target.id
                 );
+                // timer: a member that did not answer is asked again, not at once.
                 target.env.sleep(PAUSE).await;
             }
             let waiting = ctx.takeover.asking.borrow_mut().remove(&member);

@@ -11,6 +11,7 @@
 use crate::events::Teller;
 use crate::figures::RequestCounts;
 use crate::give_way::Lines;
+use crate::in_progress::InProgress;
 use crate::jobs::Jobs;
 use crate::link_speed::{ClientLinks, Links};
 use crate::locks::Locks;
@@ -22,7 +23,7 @@ pub(crate) use crate::target_pool::TargetPool;
 use crate::tokens::not_for_clients;
 use crate::tries::Tries;
 use crate::versions::Rollback;
-use env::Env;
+use env::{Env, Signal};
 use futures_util::FutureExt;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -40,7 +41,6 @@ use wire::{Header, Kind};
 /// After its start a target has those who ask for a pool or container that it does not know wait so long for the
 /// control service to tell it of that; then they are to come again.
 const INTRODUCTION_TIME_MAX: Duration = Duration::from_secs(10);
-const INTRODUCTION_PAUSE: Duration = Duration::from_millis(5);
 /// An engine that stops waits so long for other members of its groups.
 const ORDER_TIME_MAX: Duration = Duration::from_secs(3);
 /// A client that has lost its connection keeps its open handles this long.
@@ -116,7 +116,7 @@ pub struct Target {
     next_session: Cell<u64>,
     started: Duration,
     pub(crate) draining: Cell<bool>,
-    in_progress: Cell<usize>,
+    in_progress: Rc<InProgress>,
     /// Messages received, for who wants to know whether the target is at work.
     pub(crate) request_count: Cell<u64>,
     /// Requests that have arrived, by kind.
@@ -127,6 +127,8 @@ pub struct Target {
     pub(crate) term: Cell<u64>,
     /// It has been told of all it holds.
     pub(crate) is_introduced: Cell<bool>,
+    /// An order, or another target, has told it something: of a part of a pool, of a map, of a container.
+    pub(crate) told: Signal,
     /// When clients last wanted something of objects.
     pub(crate) last_batch: Cell<Option<Duration>>,
     /// Moves that give way to clients go one after the other.
@@ -201,12 +203,13 @@ impl Target {
             sessions: RefCell::new(HashMap::default()),
             next_session: Cell::new(1),
             draining: Cell::new(false),
-            in_progress: Cell::new(0),
+            in_progress: Rc::default(),
             request_count: Cell::new(0),
             requests: RequestCounts::default(),
             jobs: Jobs::default(),
             term: Cell::new(0),
             is_introduced: Cell::new(false),
+            told: Signal::default(),
             last_batch: Cell::default(),
             moving,
             is_measuring: Cell::new(false),
@@ -330,10 +333,12 @@ impl Target {
                 has_ended = true;
                 break;
             }
+            // timer: of the end of another process nobody tells.
             self.env.sleep(pause).await;
             waited += pause;
             pause *= 2;
         }
+        // timer: so long a client may come back.
         self.env.sleep(RECONNECT_GRACE - waited).await;
         let is_latest = self.sessions.borrow().get(&client).is_some_and(|s| s.number == number);
         // An engine that is stopping closes connections itself: its clients come back to the next
@@ -354,6 +359,7 @@ impl Target {
         for handle in freed {
             self.closed(handle);
         }
+        // timer: so long a client may come back with a retry.
         self.env.sleep(RETRY_GRACE).await;
         if !self.sessions.borrow().contains_key(&client) {
             for ctx in self.shards.borrow().values() {
@@ -459,54 +465,57 @@ impl Target {
 
     /// Spawns work that a clean stop waits for.
     pub(crate) fn spawn_counted(self: &Rc<Self>, work: impl Future<Output = ()> + 'static) {
-        let target = self.clone();
-        self.in_progress.set(self.in_progress.get() + 1);
+        let piece = self.in_progress.begin();
         // Not `work.await` in a block: that would hold the work twice.
-        self.env.spawn(work.map(move |()| {
-            target.in_progress.set(target.in_progress.get() - 1);
-        }));
+        self.env.spawn(work.map(move |()| drop(piece)));
     }
 
     /// The shard of a pool; shortly after the start, waits to be told of it.
     pub(crate) async fn shard(&self, pool: PoolId) -> Result<Rc<TargetPool>> {
-        loop {
-            if let Some(ctx) = self.shards.borrow().get(&pool) {
-                return Ok(ctx.clone());
-            }
-            if let Some(error) = self.failed.borrow().get(&pool) {
-                return Err(error.clone());
-            }
-            self.await_orders(|| format!("target {} holds no part of pool {pool}", self.id))
-                .await?;
-        }
+        let known = || {
+            let served = self.shards.borrow().get(&pool).cloned().map(Ok);
+            served.or_else(|| self.failed.borrow().get(&pool).cloned().map(Err))
+        };
+        let unknown = || format!("target {} holds no part of pool {pool}", self.id);
+        self.await_orders(known, unknown).await?
     }
 
-    /// Ends after a moment, when an order may have told more. `NonExist` once the target has been told all:
+    /// Waits for what an order may yet tell. `NonExist` once the target has been told all:
     /// what is not known then does not exist. `Closed` when it has not been for long.
-    async fn await_orders(&self, unknown: impl Fn() -> String) -> Result<()> {
-        if self.is_introduced.get() {
-            return Err(Error::new(Code::NonExist, unknown()));
+    async fn await_orders<T>(
+        &self,
+        known: impl Fn() -> Option<T>,
+        unknown: impl Fn() -> String,
+    ) -> Result<T> {
+        if let Some(known) = known() {
+            return Ok(known);
         }
-        if self.env.now() > self.started + INTRODUCTION_TIME_MAX {
-            let text = format!("{}, as far as it has been told: try again", unknown());
-            return Err(Error::new(Code::Closed, text));
+        let limit = (self.started + INTRODUCTION_TIME_MAX).saturating_sub(self.env.now());
+        let look = || match known() {
+            None if self.is_introduced.get() => Some(None),
+            known => known.map(Some),
+        };
+        // Boxed: nearly all that comes here knows what it asks for.
+        match Box::pin(self.env.timeout(limit, self.told.until_some(look))).await {
+            Some(Some(known)) => Ok(known),
+            Some(None) => Err(Error::new(Code::NonExist, unknown())),
+            None => {
+                let text = format!("{}, as far as it has been told: try again", unknown());
+                Err(Error::new(Code::Closed, text))
+            }
         }
-        self.env.sleep(INTRODUCTION_PAUSE).await;
-        Ok(())
     }
 
     /// The shard of a pool and its map; shortly after the start, waits to be told of them.
     pub(crate) async fn mapped_shard(&self, pool: PoolId) -> Result<Rc<TargetPool>> {
         let ctx = self.shard(pool).await?;
-        while ctx.map.borrow().is_none() {
-            let told =
-                self.await_orders(|| format!("target {} has no map of pool {pool}", self.id));
-            // Its part is there, so the map comes: it was made anew.
-            told.await.map_err(|error| match error.code {
-                Code::NonExist => Error::bare(Code::Stale),
-                _ => error,
-            })?;
-        }
+        let known = || ctx.map.borrow().is_some().then_some(());
+        let unknown = || format!("target {} has no map of pool {pool}", self.id);
+        // Its part is there, so the map comes: it was made anew.
+        self.await_orders(known, unknown).await.map_err(|error| match error.code {
+            Code::NonExist => Error::bare(Code::Stale),
+            _ => error,
+        })?;
         Ok(ctx)
     }
 
@@ -521,12 +530,10 @@ impl Target {
 
     /// Makes sure a container is known; shortly after the start, waits to be told of it.
     pub(crate) async fn known_cont(&self, ctx: &TargetPool, cont: ContId) -> Result<()> {
-        while !ctx.shard.has_cont(cont) {
-            let id = self.id;
-            let unknown = || format!("target {id} knows no container {cont}; it may be destroyed");
-            self.await_orders(unknown).await?;
-        }
-        Ok(())
+        let known = || ctx.shard.has_cont(cont).then_some(());
+        let id = self.id;
+        let unknown = || format!("target {id} knows no container {cont}; it may be destroyed");
+        self.await_orders(known, unknown).await
     }
 
     /// The same for what clients ask. `Stale` for one that is not known where others have what this target lacks: it may
@@ -597,12 +604,12 @@ impl Target {
 
     /// True once all requests are answered and nothing more is sent.
     pub(crate) fn has_stopped(&self) -> bool {
-        self.draining.get() && self.in_progress.get() == 0
+        self.draining.get() && self.in_progress.count() == 0
     }
 
     /// Requests that run beside their connections now.
     pub(crate) fn in_progress_count(&self) -> usize {
-        self.in_progress.get()
+        self.in_progress.count()
     }
 
     /// Sessions of those that are connected now.
@@ -631,19 +638,16 @@ impl Target {
             ctx.scrubber.stop();
             ctx.newer_map.wake();
         }
-        let give_up_at = self.env.now() + ORDER_TIME_MAX;
-        while self.in_progress.get() > 0 {
-            self.env.sleep(Duration::from_millis(1)).await;
-            if self.env.now() >= give_up_at {
-                // Members may be stopping, too. Who waits comes again, and is answered by who leads then.
-                for ctx in self.shards.borrow().values() {
-                    ctx.streams.close();
-                }
+        if self.env.timeout(ORDER_TIME_MAX, self.in_progress.none()).await.is_none() {
+            // Members may be stopping, too. Who waits comes again, and is answered by who leads then.
+            for ctx in self.shards.borrow().values() {
+                ctx.streams.end();
             }
+            self.in_progress.none().await;
         }
         let shards: Vec<Rc<TargetPool>> = self.shards.borrow().values().cloned().collect();
         for ctx in shards {
-            ctx.streams.close();
+            ctx.streams.end();
             ctx.shard.close().await?;
         }
         Ok(())

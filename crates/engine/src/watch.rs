@@ -106,6 +106,7 @@ impl ControlHost {
     /// Has shares of pools follow what their targets are worth, as long as the control service is here.
     pub(crate) async fn follow_worth(self: Rc<Self>, service: Rc<Service>) {
         while self.holds(&service) {
+            // timer: shares follow what is measured in intervals.
             self.env.sleep(FOLLOW_PAUSE).await;
             let orders = Orders { host: self.clone(), service: service.clone() };
             if let Err(error) = service.follow_worth(self.env.now(), &orders).await {
@@ -131,6 +132,7 @@ impl ControlHost {
         }
         let mut save_at = self.env.now() + TIMES_PAUSE;
         while self.holds(service) {
+            // timer: a look at all engines in intervals.
             self.env.sleep(std::mem::replace(&mut pause, WATCH_PAUSE)).await;
             if self.env.now() >= save_at {
                 self.save_times().await;

@@ -107,6 +107,7 @@ impl Fragments {
 pub(crate) async fn run(shard: Weak<PoolShard>) {
     loop {
         let Some(env) = shard.upgrade().map(|shard| shard.core.env.clone()) else { return };
+        // timer: extents are joined when they have been left alone for some ticks.
         env.sleep(TICK).await;
         let Some(shard) = shard.upgrade() else { return };
         shard.state.borrow_mut().fragments.tick += 1;
@@ -164,6 +165,7 @@ async fn join_array(shard: &Rc<PoolShard>, name: &ArrayName, gently: bool) -> Re
             }
             if gently && shard.core.activity.get() != busy_before {
                 let took = shard.core.env.now().saturating_sub(began);
+                // timer: requests have the rest of the time.
                 shard.core.env.sleep(took * REST_FACTOR).await;
             }
         }

@@ -25,6 +25,7 @@ const DISCARD_BYTES_MAX: u64 = 64 << 20;
 pub(crate) async fn run(shard: Weak<PoolShard>) {
     loop {
         let Some(env) = shard.upgrade().map(|shard| shard.core.env.clone()) else { return };
+        // timer: freed runs gather.
         env.sleep(DELAY).await;
         let Some(shard) = shard.upgrade() else { return };
         match step(&shard).await {

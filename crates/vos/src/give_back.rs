@@ -45,6 +45,7 @@ pub(crate) async fn run(shard: Weak<PoolShard>) {
     let mut before = None;
     loop {
         let Some(env) = shard.upgrade().map(|shard| shard.core.env.clone()) else { return };
+        // timer: memory goes back when a pool was quiet for some ticks.
         env.sleep(TICK).await;
         let Some(shard) = shard.upgrade().filter(|shard| !shard.is_closed()) else { return };
         let Medium::Arena(arena) = &shard.core.medium else { return };

@@ -190,6 +190,7 @@ impl PoolShard {
                 }
             }
             me.room.growing.set(false);
+            me.progress.notify();
         });
     }
 

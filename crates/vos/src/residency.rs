@@ -11,7 +11,6 @@
 
 use std::cell::{Cell, Ref, RefCell};
 use std::rc::{Rc, Weak};
-use std::task::{Poll, Waker};
 
 use env::AlignedBuf;
 use futures_util::stream::{self, StreamExt};
@@ -83,9 +82,6 @@ pub(crate) struct Loads {
     last_ticket: Cell<u64>,
     /// Tickets of loads under way.
     active: RefCell<Vec<u64>>,
-    waiting: RefCell<Vec<Waker>>,
-    /// Times memory became free, or a checkpoint ended.
-    progress: Cell<u64>,
 }
 
 /// A load under way: its pages are not forgotten.
@@ -397,7 +393,7 @@ impl PoolShard {
         let target = before.saturating_sub(bytes);
         self.state.borrow_mut().index.evict(target, pinned, LOOK_MAX);
         if self.resident_bytes() < before {
-            self.notify();
+            self.progress.notify();
         }
     }
 
@@ -436,12 +432,7 @@ impl PoolShard {
 
     pub(crate) fn checkpoint_ended(&self) {
         self.checkpointing.set(false);
-        self.notify();
-    }
-
-    fn notify(&self) {
-        self.loads.progress.set(self.loads.progress.get() + 1);
-        self.loads.waiting.take().into_iter().for_each(Waker::wake);
+        self.progress.notify();
     }
 
     /// Waits while far too much is in memory and a checkpoint is about to change that.
@@ -460,17 +451,7 @@ impl PoolShard {
 
     /// Waits for a checkpoint that runs, as long as `wanted`.
     pub(crate) async fn wait_for_checkpoint(&self, wanted: &dyn Fn() -> bool) {
-        while wanted() && self.checkpointing.get() {
-            let seen = self.loads.progress.get();
-            std::future::poll_fn(|cx| {
-                if self.loads.progress.get() != seen || !self.checkpointing.get() {
-                    return Poll::Ready(());
-                }
-                self.loads.waiting.borrow_mut().push(cx.waker().clone());
-                Poll::Pending
-            })
-            .await;
-        }
+        self.progress.until(|| !wanted() || !self.checkpointing.get()).await;
     }
 
     /// Releases up to `dkeys_max` dkeys that are gone for good; true when there are more.

@@ -3,8 +3,8 @@
 
 use std::cell::{Cell, Ref, RefCell};
 use std::rc::{Rc, Weak};
-use std::time::Duration;
 
+use env::Signal;
 use types::{Code, ContId, Durability, Epoch, Error, PoolId, Result, Unit};
 use wire::obj::{Batch, ObjectList, Op, PoolShardStat, ReadCheck, Sums, TxId, TxOutcome};
 use wire::store::AggregationStat;
@@ -89,6 +89,8 @@ pub struct PoolShard {
     closed: Cell<bool>,
     abandoned: Cell<bool>,
     pub(crate) checkpointing: Cell<bool>,
+    /// Memory became free, a checkpoint or the setting aside of room has ended, or all is given up.
+    pub(crate) progress: Signal,
     pub(crate) reclaiming: Cell<bool>,
     /// Checkpoints completed; when the last one was, nanoseconds since 1970; how long it took, us.
     pub(crate) checkpoints: Cell<(u64, u64, u64)>,
@@ -157,6 +159,7 @@ impl PoolShard {
             closed: Cell::new(false),
             abandoned: Cell::new(false),
             checkpointing: Cell::new(false),
+            progress: Signal::default(),
             reclaiming: Cell::new(false),
             checkpoints: Cell::default(),
             aggregation: Cell::default(),
@@ -210,9 +213,7 @@ impl PoolShard {
         let Some(wal) = &self.wal else { return Ok(()) };
         wal.begin_close();
         let mut flushed = wal.written(wal.last()).await;
-        while (self.checkpointing.get() || self.room.is_growing()) && !self.abandoned.get() {
-            self.core.env.sleep(Duration::from_millis(1)).await;
-        }
+        self.progress.until(|| self.is_quiet() || self.abandoned.get()).await;
         if flushed.is_ok()
             && !was_closed
             && !self.abandoned.get()
@@ -223,7 +224,7 @@ impl PoolShard {
                 tracing::warn!(pool = %self.pool, %error, "no checkpoint at the end; the log will be replayed");
                 flushed = wal.written(wal.last()).await;
             }
-            self.checkpointing.set(false);
+            self.checkpoint_ended();
         }
         wal.close();
         self.core.cache.close();
@@ -240,16 +241,20 @@ impl PoolShard {
         }
     }
 
+    /// Neither a checkpoint runs nor is room being set aside.
+    fn is_quiet(&self) -> bool {
+        !self.checkpointing.get() && !self.room.is_growing()
+    }
+
     /// Ends what is under way on the devices and refuses further use; nothing is kept.
     pub(crate) async fn end(&self) -> Result<()> {
         self.closed.set(true);
         self.abandoned.set(true);
+        self.progress.notify();
         if let Some(wal) = &self.wal {
             wal.begin_close();
         }
-        while self.checkpointing.get() || self.room.is_growing() {
-            self.core.env.sleep(Duration::from_millis(1)).await;
-        }
+        self.progress.until(|| self.is_quiet()).await;
         let flushed = match &self.wal {
             Some(wal) => wal.written(wal.last()).await,
             None => Ok(()),
@@ -779,14 +784,12 @@ impl PoolShard {
     /// gone. One that runs already ends first. No effect for `memory`. `Closed` after the end.
     pub async fn checkpoint(&self) -> Result<()> {
         let (Some(_), Some(me)) = (&self.wal, self.me.upgrade()) else { return Ok(()) };
-        while self.checkpointing.get() {
-            self.core.env.sleep(Duration::from_millis(1)).await;
-        }
-        // Whoever opens it again has the log to himself.
+        let may_begin = || self.closed.get() || !self.checkpointing.replace(true);
+        self.progress.until(may_begin).await;
+        // Whoever opens it again has the log to itself.
         if self.closed.get() {
             return Err(Error::new(Code::Closed, "the shard is closed"));
         }
-        self.checkpointing.set(true);
         let result = crate::checkpoint::checkpoint(&me).await;
         self.checkpoint_ended();
         result

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use env::{Disk, Env, File, OpenOptions, Room};
+use env::{Disk, Env, File, OpenOptions, Room, Signal};
 use serde::{Deserialize, Serialize};
 use types::{Code, Durability, Error, PoolId, Result, limits};
 
@@ -132,6 +132,8 @@ pub struct Store {
     meter: Option<Rc<Meter>>,
     /// One change of the set of shards at a time.
     changing: Cell<bool>,
+    /// One is over.
+    changed: Signal,
 }
 
 impl std::fmt::Debug for Store {
@@ -211,6 +213,7 @@ impl Store {
             shards: RefCell::new(shards),
             meter,
             changing: Cell::new(false),
+            changed: Signal::default(),
         }))
     }
 
@@ -298,10 +301,8 @@ impl Store {
 
     /// Takes the right to change the set of shards, until the result is dropped.
     async fn exclusive(&self) -> Changing<'_> {
-        while self.changing.replace(true) {
-            self.env.sleep(std::time::Duration::from_millis(1)).await;
-        }
-        Changing(&self.changing)
+        self.changed.until(|| !self.changing.replace(true)).await;
+        Changing(self)
     }
 
     /// Makes a shard and opens it; opens it if it is there with the same settings.
@@ -589,10 +590,11 @@ pub(crate) async fn empty(disk: &Rc<dyn Disk>, dir: &Path) -> Result<()> {
 }
 
 /// See [`Store::exclusive`].
-struct Changing<'a>(&'a Cell<bool>);
+struct Changing<'a>(&'a Store);
 
 impl Drop for Changing<'_> {
     fn drop(&mut self) {
-        self.0.set(false);
+        self.0.changing.set(false);
+        self.0.changed.notify();
     }
 }

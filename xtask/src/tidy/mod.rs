@@ -10,6 +10,7 @@ mod lexer;
 mod markdown;
 mod rooms;
 mod rust;
+mod waits;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -108,6 +109,7 @@ pub fn check(repo: &Repo) -> Vec<Finding> {
     layers::check(repo, &mut findings);
     rooms::check(repo, &mut findings);
     rust::check(repo, &mut findings);
+    waits::check(repo, &mut findings);
     docs::check(repo, &mut findings);
     markdown::check(repo, &mut findings);
     files::check(repo, &mut findings);

@@ -26,7 +26,7 @@ pub fn check(repo: &Repo, findings: &mut Vec<Finding>) {
         let raw: Vec<&str> = text.lines().collect();
         for (at, line) in code.iter().enumerate() {
             unfinished_code(path, at, line, findings);
-            if starts_unsafe(&code, at) && !has_reason(&raw, at) {
+            if starts_unsafe(&code, at) && !is_explained(&raw, at, is_safety) {
                 findings.push(Finding::new(
                     path,
                     at + 1,
@@ -90,10 +90,13 @@ fn starts_unsafe(code: &[&str], at: usize) -> bool {
     })
 }
 
+fn is_safety(line: &str) -> bool {
+    line.contains("SAFETY:") || line.contains("# Safety")
+}
+
 /// True when a reason stands on the line, in the lines just above, or in the comment or
 /// attribute block that touches them.
-fn has_reason(raw: &[&str], at: usize) -> bool {
-    let is_reason = |line: &str| line.contains("SAFETY:") || line.contains("# Safety");
+pub(super) fn is_explained(raw: &[&str], at: usize, is_reason: fn(&str) -> bool) -> bool {
     let in_block = |line: usize| {
         let text = raw[line].trim_start();
         text.starts_with("//") || text.starts_with("#[")

@@ -380,6 +380,7 @@ async fn tell_one(run: &RefCell<Run>, tell: Action) {
     let mut body = Vec::new();
     while let Some(Action::Tell { at, outcome, after }) = next.take() {
         if !after.is_zero() {
+            // timer: a growing pause between two tries.
             target.env.sleep(after).await;
         }
         let (tx, unit) = (tx.part(at), run.borrow().units[at]);

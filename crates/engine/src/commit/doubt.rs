@@ -65,6 +65,7 @@ impl Target {
             let event = match action {
                 DoubtAction::Look { after } => {
                     if !after.is_zero() {
+                        // timer: a growing pause between two questions.
                         self.env.sleep(after).await;
                     }
                     let is_others = |unit: &Unit| {

@@ -58,6 +58,7 @@ impl Target {
         let prepared = prepared.map_err(|error| self.without_lost_pages(&ctx, error))?;
         let target = self.clone();
         self.env.spawn(async move {
+            // timer: a coordinator that is there tells of its decision within this time.
             target.env.sleep(DOUBT_TIME).await;
             target.resolve(pool, ctx, tx, coordinator).await;
         });

@@ -203,6 +203,7 @@ impl Target {
                     // Others that share the owner may be about to join.
                     let target = self.clone();
                     self.env.spawn(async move {
+                        // timer: others that share the owner have this long to join.
                         target.env.sleep(JOIN_GRACE).await;
                         let mut granted = Vec::new();
                         let locks = &target.locks;
@@ -295,6 +296,7 @@ impl Target {
         }
         let target = self.clone();
         self.env.spawn(async move {
+            // timer: a client that waits asks again within this time.
             target.env.sleep(UNATTENDED).await;
             target.forget_unattended(ticket, attended);
         });
@@ -318,6 +320,7 @@ impl Target {
         let until = self.locks.grace_until.get().max(inherits_until);
         let now = self.env.now();
         if now < until {
+            // timer: locks of a lost target may be reclaimed until then.
             self.env.sleep(until - now).await;
             // Another target may have come to decide meanwhile.
             self.check_is_home(ctx, 0, request)?;

@@ -441,6 +441,7 @@ impl Wal {
 
     /// Gives a relaxed log time to gather records, unless somebody waits for one.
     async fn gather(&self) {
+        // timer: records gather, at most for this time.
         let mut enough = std::pin::pin!(self.env.sleep(RELAXED_DELAY));
         std::future::poll_fn(|cx| {
             let mut state = self.state.borrow_mut();
@@ -600,6 +601,7 @@ impl Wal {
                     return other;
                 }
             }
+            // timer: room may come from other processes, too.
             self.env.sleep(STUCK_PAUSE).await;
         }
     }

@@ -27,6 +27,7 @@ impl Pace {
         let took = Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX));
         let until = self.busy_until.get().max(self.env.now()).saturating_add(took);
         self.busy_until.set(until);
+        // timer: the pace itself.
         self.env.sleep(until.saturating_sub(self.env.now())).await;
     }
 }
