@@ -173,7 +173,7 @@ impl Target {
     fn holds_for_others(&self, ctx: &TargetPool, unit: Unit) -> bool {
         ctx.map().is_ok_and(|map| {
             let has_moves = !map.outs.is_empty() || map.next.is_some();
-            (has_moves || ctx.joining.is_clearing.get()) && !self.is_member(&map, unit)
+            (has_moves || ctx.joining.is_clearing()) && !self.is_member(&map, unit)
         })
     }
 
@@ -227,7 +227,7 @@ impl Target {
         let served = made.and_then(|pool| self.shards.borrow().get(&pool).cloned());
         Ok(AdminReply {
             incarnation: held.unwrap_or(0),
-            is_unsure: served.is_some_and(|ctx| ctx.is_unsure.get()),
+            is_unsure: served.is_some_and(|ctx| ctx.is_unsure()),
             ..AdminReply::default()
         })
     }
@@ -374,7 +374,7 @@ impl Target {
                 if change.version <= ctx.map_version() {
                     return Ok(());
                 }
-                let newer = ctx.map.borrow().as_ref().and_then(|known| known.changed(&change));
+                let newer = ctx.known_map().and_then(|known| known.changed(&change));
                 let newer = newer.ok_or_else(|| {
                     let known = ctx.map_version();
                     let text =

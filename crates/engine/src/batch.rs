@@ -461,7 +461,7 @@ impl Target {
         plan.after.client = caller.client;
         let mut answer = Vec::with_capacity(160);
         answer.push(0);
-        let epoch = if writes { self.tick(ctx) } else { ctx.clock.borrow().last() };
+        let epoch = if writes { self.tick(ctx) } else { ctx.clock.last() };
         plan.encode_after(epoch, &mut answer);
         let sums_at = answer.len();
         let segments = std::mem::take(&mut plan.segments);

@@ -9,26 +9,23 @@
 //! A target that is to stand in for another one ([`wire::map::PoolMap::next`]) comes to its new groups in the same way. One that is
 //! behind has its own places first: what it is to have for others may have to wait for room, and meanwhile its groups have a copy less.
 
-use crate::give_way::{self, Urgent};
-use crate::lost_pages::{self, PageWaits};
+use crate::give_way;
+use crate::lost_pages;
 use crate::mend::TURNS_TIME_MAX;
 use crate::target::{Target, TargetPool};
 use futures_util::stream::{self, StreamExt, TryStreamExt};
-use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 use types::map::HashMap;
 use types::{Code, ContId, Epoch, Error, PoolId, Result, TargetId, Unit};
-use vos::{Lsn, OrphanChange, PoolShard, Unsettled};
+use vos::OrphanChange;
 use wire::Kind;
 use wire::control::{ControlReply, ControlRequest};
 use wire::hello::Service;
 use wire::map::{DownReason, OutTarget, PoolMap, TargetInfo};
 use wire::member::{KeyList, ListedUnit, MemberAsk, MemberRequest, Notes, UnitList};
-use wire::obj::{Cond, Op, Request, TxId, TxOutcome};
-use wire::order::Order;
-use wire::store::CatchUpStat;
+use wire::obj::{Request, TxId, TxOutcome};
 
 /// Units whose keys are compared at the same time. A leader has images of so many times [`Portions::mended`] dkeys in memory for each
 /// member that catches up.
@@ -38,45 +35,6 @@ const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 /// Who is drained, and keeps something for want of others, or cannot be told all, looks again after so long, or under another map.
 const KEEP_PAUSE: Duration = Duration::from_secs(30);
-
-/// A target's catching up in a pool.
-#[derive(Default)]
-pub(crate) struct Joining {
-    /// What orders have touched since it is behind; `None`: it is not.
-    touched: RefCell<Option<Unsettled>>,
-    /// Units with keys that were installed since then: they may look as new as the leader's for these alone.
-    installed: RefCell<BTreeSet<(ContId, Unit)>>,
-    /// What is as new as this, or newer, orders may have touched that are not noted in `touched`.
-    doubtful_since: Cell<Option<Epoch>>,
-    /// An order found no room.
-    pub(crate) is_full: Cell<bool>,
-    is_running: Cell<bool>,
-    /// Groups have had, or were to have, other members since this target was opened.
-    pub(crate) has_moved: Cell<bool>,
-    /// The control service is being told that this target is about to miss something.
-    is_telling: Cell<bool>,
-    /// What is of groups of others is being dropped.
-    pub(crate) is_clearing: Cell<bool>,
-    /// The map under which the control service has heard that nothing is missing.
-    told: Cell<u32>,
-    /// The map under which it may have: from then on nothing must be missed.
-    claimed: Cell<u32>,
-    stat: Cell<CatchUpStat>,
-    /// When it began, and when this try began to compare keys.
-    begun: Cell<Option<Duration>>,
-    try_begun: Cell<Option<Duration>>,
-    /// How it was when it ended last.
-    last: Cell<Option<CatchUpStat>>,
-    /// What it had got until then.
-    healed: Cell<CatchUpStat>,
-    /// The map under which the control service has heard that there is no room.
-    told_full: Cell<u32>,
-    /// A leader with damaged pages, which has told in this try what it has, and cannot tell what it had.
-    pub(crate) untold_by: Cell<Option<TargetId>>,
-    pub(crate) page_waits: PageWaits,
-    /// What this target sends to others that have nobody else to get it from.
-    pub(crate) urgent: Urgent,
-}
 
 /// A unit that differs from its leader's.
 struct Differing {
@@ -89,158 +47,6 @@ struct Differing {
     leader: TargetId,
 }
 
-impl Joining {
-    /// Begins to note what orders touch.
-    pub fn begin(&self, shard: &PoolShard) {
-        self.touched.borrow_mut().get_or_insert_with(|| {
-            // What was noted before is lost.
-            self.doubtful_since.set(shard.lacks_since());
-            Unsettled::default()
-        });
-    }
-
-    /// Notes what an order touches, before it is carried out.
-    pub fn note(&self, ctx: &TargetPool, order: &Order<'_>) -> Result<()> {
-        let mut touched = self.touched.borrow_mut();
-        let Some(touched) = touched.as_mut() else { return Ok(()) };
-        let since = match order {
-            Order::Apply { epoch, .. }
-            | Order::Decide { outcome: TxOutcome::Committed(epoch), .. } => *epoch,
-            _ => ctx.shard.last_epoch(),
-        };
-        ctx.shard.begin_lacking(since)?;
-        match order {
-            Order::Apply { cont, ops, .. } => touched.note_ops(Lsn(1), *cont, ops),
-            Order::Decide { tx, .. } => {
-                if let Some((cont, batch)) = ctx.shard.prepared_batch(*tx)
-                    && let Ok(batch) = wire::decode::<wire::obj::Batch<'_>>(&batch)
-                {
-                    touched.note_ops(Lsn(1), cont, &batch.ops);
-                }
-            }
-            Order::Install { cont, unit, .. } | Order::InstallFacts { cont, unit } => {
-                self.installed.borrow_mut().insert((*cont, *unit));
-            }
-            // A part changes nothing before its outcome; what may be folded is compared whatever orders touch.
-            Order::Fold { .. }
-            | Order::InstallPart { .. }
-            | Order::Prepare { .. }
-            | Order::Decision { .. }
-            | Order::ForgetDecision { .. }
-            | Order::Answers { .. } => {}
-        }
-        Ok(())
-    }
-
-    /// Notes that an order of a group that this target lacks something of found no room; false when that must not be, for the
-    /// control service may have heard that nothing is missing. `is_awaited`: this target is catching up with that very group.
-    pub fn note_full(&self, ctx: &TargetPool, is_awaited: bool) -> bool {
-        let may_be = self.may_miss(ctx);
-        if may_be && is_awaited {
-            self.is_full.set(true);
-        }
-        if may_be {
-            self.page_waits.interrupt();
-        }
-        may_be
-    }
-
-    /// From now on this target misses nothing under the map that it knows.
-    pub(crate) fn claim(&self, ctx: &TargetPool) {
-        self.claimed.set(ctx.map_version());
-    }
-
-    /// True when an order of a group that this target is catching up with need not be carried out for want of room.
-    pub fn may_miss(&self, ctx: &TargetPool) -> bool {
-        self.claimed.get() != ctx.map_version()
-    }
-
-    /// How far it has come; `None`: it is not behind.
-    pub fn stat(&self, now: Duration) -> Option<CatchUpStat> {
-        let since = |begun: Option<Duration>| {
-            begun.map_or(0, |begun| now.saturating_sub(begun).as_millis() as u64)
-        };
-        let (time_ms, try_ms) = (since(self.begun.get()), since(self.try_begun.get()));
-        let is_full = self.is_full.get();
-        let stat = CatchUpStat { time_ms, try_ms, is_full, ..self.stat.get() };
-        self.touched.borrow().as_ref().map(|_| stat)
-    }
-
-    /// How it was when it ended last.
-    pub fn last(&self) -> Option<CatchUpStat> {
-        self.last.get()
-    }
-
-    /// What it has got in all, since the engine's start: keys, units and bytes.
-    pub fn healed(&self) -> CatchUpStat {
-        let (now, before) = (self.stat.get(), self.healed.get());
-        CatchUpStat {
-            keys_mended: before.keys_mended + now.keys_mended,
-            units_mended: before.units_mended + now.units_mended,
-            bytes_mended: before.bytes_mended + now.bytes_mended,
-            ..before
-        }
-    }
-
-    fn end(&self, now: Duration) {
-        self.healed.set(self.healed());
-        if let Some(stat) = self.stat(now).filter(|stat| stat.tries > 0) {
-            self.last.set(Some(stat));
-        }
-        self.touched.replace(None);
-        self.page_waits.end();
-        self.installed.take();
-        self.stat.take();
-        self.begun.take();
-        self.try_begun.take();
-        self.is_full.set(false);
-    }
-
-    /// Counts something while this target catches up.
-    pub fn count(&self, change: impl FnOnce(&mut CatchUpStat)) {
-        if self.touched.borrow().is_none() {
-            return;
-        }
-        let mut stat = self.stat.get();
-        change(&mut stat);
-        self.stat.set(stat);
-    }
-
-    fn has_touched(&self, ctx: &TargetPool, cont: ContId, unit: Unit) -> bool {
-        let touched = self.touched.borrow();
-        let is_installed = || self.installed.borrow().contains(&(cont, unit));
-        if self.doubtful_since.get().is_some()
-            || is_installed()
-            || ctx.shard.lacks_page_of(cont, unit, None)
-            || ctx.mending.has_given_up(cont, unit, None)
-        {
-            return true;
-        }
-        touched.as_ref().is_some_and(|touched| touched.newest_of(cont, unit) != Lsn::default())
-    }
-
-    /// `epoch`: the newest one under the key.
-    fn has_touched_key(
-        &self,
-        ctx: &TargetPool,
-        (cont, unit): (ContId, Unit),
-        dkey: &[u8],
-        epoch: Epoch,
-    ) -> bool {
-        if self.doubtful_since.get().is_some_and(|since| epoch >= since)
-            || ctx.shard.lacks_page_of(cont, unit, Some(dkey))
-            || ctx.mending.has_given_up(cont, unit, Some(dkey))
-        {
-            return true;
-        }
-        let read = [Op::Fetch { unit, dkey, cond: Cond::NONE, iods: Vec::new() }];
-        let touched = self.touched.borrow();
-        touched
-            .as_ref()
-            .is_some_and(|touched| touched.seen(Lsn::default(), cont, &[], &read) != Lsn::default())
-    }
-}
-
 impl Target {
     /// After a change of the map: begins to catch up if this target is behind, or targets come to stand in for others.
     pub(crate) fn join_groups(self: &Rc<Self>, pool: PoolId, ctx: &Rc<TargetPool>) {
@@ -251,8 +57,8 @@ impl Target {
                 || (map.next.is_some() && placement::is_live(self.id, map))
         };
         if !ctx.map().is_ok_and(|map| joins(&map)) {
-            if !ctx.is_unsure.get() {
-                if joining.touched.borrow().is_some() {
+            if !ctx.is_unsure() {
+                if joining.is_behind() {
                     ctx.mending.has_caught_up();
                 }
                 joining.end(self.env.now());
@@ -260,14 +66,14 @@ impl Target {
             return;
         }
         joining.begin(&ctx.shard);
-        if joining.is_running.replace(true) {
+        if !joining.begin_to_run() {
             return;
         }
         let (target, ctx) = (self.clone(), ctx.clone());
         self.env.spawn(async move {
             let mut pause = PAUSE_MIN;
-            while !target.is_draining() && ctx.joining.touched.borrow().is_some() {
-                if ctx.joining.told.get() != ctx.map_version()
+            while !target.is_draining() && ctx.joining.is_behind() {
+                if !ctx.joining.has_told(ctx.map_version())
                     && let Err(error) = target.catch_up(pool, &ctx).await
                 {
                     tracing::info!("target {}: pool {pool}: catching up: {error}", target.id);
@@ -277,27 +83,24 @@ impl Target {
                         _ => {}
                     }
                 }
-                if ctx.joining.touched.borrow().is_none() {
+                if !ctx.joining.is_behind() {
                     break;
                 }
                 // timer: a pause before another try.
                 target.env.sleep(pause).await;
                 pause = (pause * 2).min(PAUSE_MAX);
             }
-            ctx.joining.is_running.set(false);
+            ctx.joining.end_running();
         });
     }
 
     /// One try. Ends well once the control service has heard of it.
     async fn catch_up(self: &Rc<Self>, pool: PoolId, ctx: &Rc<TargetPool>) -> Result<()> {
         let map = ctx.map()?;
-        if ctx.joining.is_clearing.get() {
+        if ctx.joining.is_clearing() {
             return Err(Error::new(Code::Busy, "what is of groups of others is being dropped"));
         }
-        ctx.joining.is_full.set(false);
-        ctx.joining.untold_by.set(None);
-        ctx.joining.begun.set(ctx.joining.begun.get().or(Some(self.env.now())));
-        ctx.joining.try_begun.set(None);
+        ctx.joining.begin_try(self.env.now());
         let is_lacking = |unit: Unit| self.catches_up_with(&map, unit);
         self.drop_nameless_of_others(ctx, &is_lacking).await?;
         // Nobody else leads.
@@ -323,12 +126,12 @@ impl Target {
             ctx.joining.count(|stat| stat.targets_left = stat.targets_left.saturating_sub(1));
         }
         let mut mended = self.compare_units(ctx, &map, differ).await?;
-        if let Some(leader) = ctx.joining.untold_by.get() {
+        if let Some(leader) = ctx.joining.untold_by() {
             self.note_page_wait(pool, ctx, &map, leader);
             return Err(lost_pages::untold(leader));
         }
         mended += self.mend_cells(ctx, &map).await?;
-        if ctx.joining.is_full.get() {
+        if ctx.joining.is_full() {
             return Err(no_room());
         }
         let kept = match placement::is_live(self.id, &map) {
@@ -347,7 +150,7 @@ impl Target {
             return Err(Error::new(Code::Stale, "the pool map has changed meanwhile"));
         }
         self.end_lacking_pages(pool, ctx, &map)?;
-        ctx.joining.claimed.set(map.version);
+        ctx.joining.claim_under(map.version);
         tracing::info!("target {}: pool {pool}: caught up, {mended} keys mended", self.id);
         let (target, map_version) = (self.id, map.version);
         let told = match placement::is_live(self.id, &map) {
@@ -356,10 +159,10 @@ impl Target {
         };
         let outcome = self.tell_control(&map, &told).await;
         match &outcome {
-            Ok(()) => ctx.joining.told.set(map_version),
+            Ok(()) => ctx.joining.note_told(map_version),
             // It may have been heard.
             Err(error) if matches!(error.code, Code::Unreach | Code::Closed | Code::TimedOut) => {}
-            Err(_) => ctx.joining.claimed.set(0),
+            Err(_) => ctx.joining.claim_under(0),
         }
         outcome
     }
@@ -403,13 +206,13 @@ impl Target {
     /// Tells the control service, once under a map, that there is no room for what is missing here.
     async fn tell_that_it_is_full(self: &Rc<Self>, pool: PoolId, ctx: &Rc<TargetPool>) {
         let Ok(map) = ctx.map() else { return };
-        if ctx.joining.told_full.get() == map.version {
+        if ctx.joining.has_told_full(map.version) {
             return;
         }
         let (target, map_version) = (self.id, map.version);
         let full = ControlRequest::TargetFull { pool, target, map_version };
         match self.tell_control(&map, &full).await {
-            Ok(()) => ctx.joining.told_full.set(map_version),
+            Ok(()) => ctx.joining.note_told_full(map_version),
             Err(error) => {
                 tracing::info!("target {target}: pool {pool}: telling that it is full: {error}");
             }
@@ -423,7 +226,7 @@ impl Target {
         ctx: &Rc<TargetPool>,
         map: Rc<PoolMap>,
     ) {
-        if ctx.joining.is_telling.replace(true) {
+        if !ctx.joining.begin_to_tell() {
             return;
         }
         let (target, ctx) = (self.clone(), ctx.clone());
@@ -433,7 +236,7 @@ impl Target {
             if let Err(error) = target.tell_control(&map, &lacks).await {
                 tracing::info!("target {id}: pool {pool}: telling that it has no room: {error}");
             }
-            ctx.joining.is_telling.set(false);
+            ctx.joining.end_telling();
         });
     }
 
@@ -577,7 +380,7 @@ impl Target {
                     continue;
                 }
                 let listed = theirs.remove(unit);
-                if listed.is_none() && ctx.joining.untold_by.get() == Some(leader) {
+                if listed.is_none() && ctx.joining.untold_by() == Some(leader) {
                     continue;
                 }
                 let is_same = listed.is_some_and(|listed| listed.newest == *epoch);
@@ -611,9 +414,9 @@ impl Target {
         mut differ: Vec<Differing>,
     ) -> Result<u64> {
         differ.sort_unstable_by_key(|of| (of.copies_left, of.used_s, of.cont, of.unit));
-        ctx.joining.try_begun.set(Some(self.env.now()));
+        ctx.joining.begin_to_compare(self.env.now());
         let compared = differ.into_iter().map(|Differing { cont, unit, leader, .. }| async move {
-            if ctx.joining.is_full.get() {
+            if ctx.joining.is_full() {
                 return Err(no_room());
             }
             let mended = match self.compare_keys(ctx, map, leader, (cont, unit), true).await {
@@ -754,7 +557,7 @@ impl Target {
 
     /// Keys that are asked for together, by how large those are that have come.
     fn mend_count(&self, ctx: &TargetPool) -> usize {
-        let (stat, portions) = (ctx.joining.stat.get(), self.portions.get());
+        let (stat, portions) = (ctx.joining.mended(), self.portions.get());
         let of_each = stat.bytes_mended / stat.keys_mended.max(1);
         let fit = portions.mended_bytes.checked_div(of_each);
         fit.map_or(portions.mended, |count| (count as usize).clamp(1, portions.mended))

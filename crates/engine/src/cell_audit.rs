@@ -11,6 +11,7 @@ use crate::cells::{StripeAt, cells_of};
 use crate::give_way;
 use crate::mend::TURNS_TIME_MAX;
 use crate::target::{Target, TargetPool};
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
@@ -29,7 +30,37 @@ const AGE_MIN: Duration = Duration::from_secs(60);
 
 /// Units whose cells were looked at: with what epoch of theirs, under which map. `None`: they are being looked at. Whoever keeps
 /// a cell takes its unit out: folds change what is named, and no epoch.
-pub(crate) type Audited = BTreeMap<(ContId, Unit), Option<(Epoch, u32)>>;
+type Audited = BTreeMap<(ContId, Unit), Option<(Epoch, u32)>>;
+
+/// The audit of a pool's cells.
+#[derive(Default)]
+pub(crate) struct CellAudit {
+    is_running: Cell<bool>,
+    audited: RefCell<Audited>,
+}
+
+impl CellAudit {
+    /// A cell of a unit is kept: it is to be looked at again.
+    pub fn forget(&self, cont: ContId, unit: Unit) {
+        self.audited.borrow_mut().remove(&(cont, unit));
+    }
+
+    /// True when a unit was looked at in this state.
+    fn has_seen(&self, cont: ContId, unit: Unit, state: (Epoch, u32)) -> bool {
+        self.audited.borrow().get(&(cont, unit)) == Some(&Some(state))
+    }
+
+    fn begin(&self, cont: ContId, unit: Unit) {
+        self.audited.borrow_mut().insert((cont, unit), None);
+    }
+
+    /// All of a unit was looked at, unless it was forgotten meanwhile.
+    fn end(&self, cont: ContId, unit: Unit, state: (Epoch, u32)) {
+        if let Some(looked) = self.audited.borrow_mut().get_mut(&(cont, unit)) {
+            *looked = Some(state);
+        }
+    }
+}
 
 /// Stripes by dkey and akey.
 type Named = BTreeMap<Vec<u8>, BTreeSet<(Vec<u8>, Stripe)>>;
@@ -284,7 +315,7 @@ impl Target {
 
     /// Begins to look at the cells that are here from time to time, if that has not begun.
     pub(crate) fn audit_cells(self: &Rc<Self>, ctx: &Rc<TargetPool>) {
-        if ctx.is_auditing_cells.replace(true) {
+        if ctx.cell_audit.is_running.replace(true) {
             return;
         }
         let (target, of) = (Rc::downgrade(self), Rc::downgrade(ctx));
@@ -314,7 +345,7 @@ impl Target {
     /// Drops cells of stripes that nothing names, and puts together those that are missing; how many.
     async fn audit_once(self: &Rc<Self>, ctx: &Rc<TargetPool>) -> Result<(u64, u64)> {
         let map = ctx.map()?;
-        if map.next.is_some() || !placement::is_live(self.id, &map) || ctx.is_unsure.get() {
+        if map.next.is_some() || !placement::is_live(self.id, &map) || ctx.is_unsure() {
             return Ok((0, 0));
         }
         let (mut dropped, mut mended) = (0, 0);
@@ -333,10 +364,10 @@ impl Target {
                     continue;
                 };
                 let state = (listed.newest, map.version);
-                if ctx.audited.borrow().get(&(cont, unit)) == Some(&Some(state)) {
+                if ctx.cell_audit.has_seen(cont, unit, state) {
                     continue;
                 }
-                ctx.audited.borrow_mut().insert((cont, unit), None);
+                ctx.cell_audit.begin(cont, unit);
                 let named = self.stripes_at(ctx, &map, leader, cont, of).await?;
                 if !self.is_strange_cell(&map, unit) {
                     let cell = unit.cell as usize - 1;
@@ -344,8 +375,8 @@ impl Target {
                 }
                 let (count, is_all) = self.drop_unnamed(ctx, &map, cont, unit, &named).await?;
                 dropped += count;
-                if is_all && let Some(looked) = ctx.audited.borrow_mut().get_mut(&(cont, unit)) {
-                    *looked = Some(state);
+                if is_all {
+                    ctx.cell_audit.end(cont, unit, state);
                 }
             }
         }

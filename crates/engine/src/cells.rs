@@ -115,7 +115,7 @@ impl Target {
         ctx.shard.check(of.cont, &[], &ops)?;
         let epoch = epoch.unwrap_or_else(|| self.tick(ctx));
         let lsn = ctx.shard.apply(of.cont, epoch, &ops, payload, None, &[])?;
-        ctx.audited.borrow_mut().remove(&(of.cont, of.unit));
+        ctx.cell_audit.forget(of.cont, of.unit);
         self.audit_cells(ctx);
         // Also in a pool that acknowledges before it writes: what gives way to cells, or names them, may be on stable storage long before.
         ctx.shard.written(lsn).await

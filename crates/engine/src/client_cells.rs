@@ -127,7 +127,7 @@ impl Target {
             return;
         }
         for op in kept {
-            ctx.audited.borrow_mut().remove(&(batch.cont, op.unit()));
+            ctx.cell_audit.forget(batch.cont, op.unit());
         }
         self.audit_cells(ctx);
     }

@@ -48,7 +48,14 @@ pub(crate) struct Condition {
     room: Cell<Room>,
     log_failed: Cell<bool>,
     /// Something was refused for want of room since the last look.
-    pub was_refused: Cell<bool>,
+    was_refused: Cell<bool>,
+}
+
+impl Condition {
+    /// Something is refused for want of room.
+    pub fn note_refusal(&self) {
+        self.was_refused.set(true);
+    }
 }
 
 impl Target {

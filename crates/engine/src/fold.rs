@@ -9,6 +9,7 @@ use crate::damage::{Spot, is_damage};
 use crate::target::{Target, TargetPool};
 use futures_util::future::try_join_all;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
@@ -30,10 +31,37 @@ const STRIPES_AT_ONCE: usize = 4;
 
 type Place = (ContId, Unit, Vec<u8>);
 
+/// Who is at it in a pool: each of both is done by one task at a time.
+#[derive(Default)]
+pub(crate) struct Folding {
+    /// Stripes are being folded.
+    is_folding: Cell<bool>,
+    /// Stripes to fold are looked for.
+    is_looking: Cell<bool>,
+}
+
+impl Folding {
+    fn begin(&self) -> bool {
+        !self.is_folding.replace(true)
+    }
+
+    fn end(&self) {
+        self.is_folding.set(false);
+    }
+
+    fn begin_to_look(&self) -> bool {
+        !self.is_looking.replace(true)
+    }
+
+    fn end_looking(&self) {
+        self.is_looking.set(false);
+    }
+}
+
 impl Target {
     /// Begins to fold what is noted, if that has not begun.
     pub(crate) fn fold_soon(self: &Rc<Self>, pool: PoolId, ctx: &Rc<TargetPool>) {
-        if !ctx.shard.has_fold_notes() || ctx.is_folding.replace(true) {
+        if !ctx.shard.has_fold_notes() || !ctx.folding.begin() {
             return;
         }
         let (target, ctx) = (self.clone(), ctx.clone());
@@ -59,13 +87,13 @@ impl Target {
                     }
                 }
             }
-            ctx.is_folding.set(false);
+            ctx.folding.end();
         });
     }
 
     /// Notes all that this target leads and may have to fold: another one led it before, or this one was started again.
     pub(crate) fn look_for_folds(self: &Rc<Self>, pool: PoolId, ctx: &Rc<TargetPool>) {
-        if !ctx.shard.holds_copies() || ctx.is_looking_for_folds.replace(true) {
+        if !ctx.shard.holds_copies() || !ctx.folding.begin_to_look() {
             return;
         }
         let (target, ctx) = (self.clone(), ctx.clone());
@@ -86,7 +114,7 @@ impl Target {
                     break;
                 }
             }
-            ctx.is_looking_for_folds.set(false);
+            ctx.folding.end_looking();
             target.fold_soon(pool, &ctx);
         });
     }

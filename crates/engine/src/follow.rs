@@ -246,7 +246,7 @@ impl Target {
                 shard.ready(cont, &[], &ops).await?;
                 // From here to `apply` no await: what is in memory stays.
                 self.may_lead(ctx, orders)?;
-                ctx.clock.borrow_mut().observe(epoch);
+                ctx.clock.observe(epoch);
                 let orphaned = orphaned.into_iter().map(OrphanChange::Add);
                 let adopted = adopted.into_iter().map(OrphanChange::Remove);
                 let orphans: Vec<OrphanChange> = orphaned.chain(adopted).collect();
@@ -268,7 +268,7 @@ impl Target {
                 shard.ready_to_decide(tx).await?;
                 self.may_lead(ctx, orders)?;
                 if let wire::obj::TxOutcome::Committed(epoch) = outcome {
-                    ctx.clock.borrow_mut().observe(epoch);
+                    ctx.clock.observe(epoch);
                 }
                 wanted.written = shard.decide(tx, outcome, None, &[])?;
                 ctx.undecided.wake(&tx);
@@ -369,7 +369,7 @@ impl Target {
     /// True when an order is of a group that this target is no member of any more: it was on its way when the map came that
     /// says so, and what this target held of the group may be dropped by now.
     fn is_of_others(&self, ctx: &TargetPool, order: &Order<'_>) -> bool {
-        ctx.joining.has_moved.get()
+        ctx.joining.has_moved()
             && ctx.map().is_ok_and(|map| {
                 unit_of(ctx, order).is_some_and(|unit| self.is_strange(&map, unit))
             })
@@ -429,9 +429,7 @@ impl Target {
         let of = |info: &TargetInfo| (info.id.0, info.state, info.reason, info.left);
         let states: Vec<_> = map.targets.iter().map(of).collect();
         tracing::debug!("target {}: pool {pool}: map {}: {states:?}", self.id, map.version);
-        let before = ctx.map.replace(Some(map.clone()));
-        ctx.map_changes.note(before.as_deref(), &map);
-        ctx.newer_map.wake();
+        let before = ctx.take_map(map.clone());
         self.forget_left(ctx);
         self.told.notify();
         let has_moved = before
@@ -441,7 +439,7 @@ impl Target {
             ctx.shard.begin_moving_singles()?;
         }
         if map.next.is_some() || !map.outs.is_empty() || map.balanced > 0 {
-            ctx.joining.has_moved.set(true);
+            ctx.joining.note_move();
         }
         let was_live = |target: &TargetInfo| {
             before.as_ref().is_some_and(|before| placement::is_live(target.id, before))
@@ -460,7 +458,7 @@ impl Target {
         });
         if !placement::is_live(self.id, &map) {
             // The map knows of it, and so do all who lead or follow by it.
-            ctx.is_unsure.set(false);
+            ctx.be_sure();
         }
         let may_inherit = is_whole_again
             || has_moved

@@ -46,7 +46,7 @@ impl Target {
         let maps: BTreeMap<PoolId, Rc<PoolMap>> = {
             let shards = self.shards.borrow();
             let known = |(id, ctx): (&PoolId, &Rc<crate::target::TargetPool>)| {
-                Some((*id, ctx.map.borrow().clone()?))
+                Some((*id, ctx.known_map()?))
             };
             shards.iter().filter_map(known).collect()
         };
@@ -62,7 +62,7 @@ impl Target {
     pub(crate) fn newer_maps(&self, known: &[(PoolId, u32)]) -> Vec<PoolMap> {
         let shards = self.shards.borrow();
         let newer = |(pool, version): &(PoolId, u32)| {
-            let map = shards.get(pool)?.map.borrow().clone()?;
+            let map = shards.get(pool)?.known_map()?;
             (map.version > *version).then(|| (*map).clone())
         };
         known.iter().filter_map(newer).collect()

@@ -33,7 +33,7 @@ impl Target {
         if !has_moved || !self.may_clear(ctx, &map) || !ctx.shard.holds_copies() {
             return;
         }
-        if ctx.joining.is_clearing.replace(true) {
+        if !ctx.joining.begin_clearing() {
             return;
         }
         let (target, ctx) = (self.clone(), ctx.clone());
@@ -51,7 +51,7 @@ impl Target {
                             let id = target.id;
                             tracing::info!("target {id}: pool {pool}: dropped {count} units");
                         }
-                        ctx.joining.is_clearing.set(false);
+                        ctx.joining.end_clearing();
                         target.end_lacking(&ctx, &map);
                         break;
                     }
@@ -62,14 +62,14 @@ impl Target {
                     }
                 }
             }
-            ctx.joining.is_clearing.set(false);
+            ctx.joining.end_clearing();
         });
     }
 
     /// Notes that nothing is missing here, and nothing is here that is not kept up to date, where that is so.
     pub(crate) fn end_lacking(&self, ctx: &TargetPool, map: &PoolMap) {
         let is_settled = map.next.is_none() && self.may_clear(ctx, map);
-        if !is_settled || ctx.joining.is_clearing.get() {
+        if !is_settled || ctx.joining.is_clearing() {
             return;
         }
         if let Err(error) = ctx.shard.end_lacking() {
@@ -85,7 +85,7 @@ impl Target {
         (map.next.is_none() || is_passed)
             && placement::is_live(self.id, map)
             && !map.outs.iter().any(|out| out.target == self.id)
-            && !ctx.is_unsure.get()
+            && !ctx.is_unsure()
     }
 
     /// Drops all of it; how many units there were.

@@ -57,13 +57,32 @@ impl PageWaits {
     }
 }
 
+/// What is under way about the damaged pages of a pool's part.
+#[derive(Default)]
+pub(crate) struct LosingPages {
+    /// Some are being given up.
+    is_running: Cell<bool>,
+    /// The control service is to hear of some.
+    is_to_tell: Cell<bool>,
+    /// Blocks that only such pages named are to be found.
+    has_unnamed_blocks: Cell<bool>,
+    /// Somebody is at it.
+    is_counting_blocks: Cell<bool>,
+}
+
+impl LosingPages {
+    fn is_looking_for_blocks(&self) -> bool {
+        self.has_unnamed_blocks.get() || self.is_counting_blocks.get()
+    }
+}
+
 impl Target {
     /// Looks after damaged pages of a pool's part from now on.
     pub(crate) fn watch_pages(self: &Rc<Self>, pool: PoolId, ctx: &Rc<TargetPool>) {
         if ctx.shard.conts().into_iter().any(|cont| ctx.shard.lacks_pages_of(cont)) {
             // It may have ended before it could tell.
-            ctx.is_to_tell_of_pages.set(true);
-            ctx.has_unnamed_blocks.set(true);
+            ctx.losing_pages.is_to_tell.set(true);
+            ctx.losing_pages.has_unnamed_blocks.set(true);
             self.lose_pages_soon(pool, ctx);
         }
         let (target, of) = (Rc::downgrade(self), Rc::downgrade(ctx));
@@ -75,7 +94,7 @@ impl Target {
     }
 
     fn lose_pages_soon(self: &Rc<Self>, pool: PoolId, ctx: &Rc<TargetPool>) {
-        if ctx.is_losing_pages.replace(true) {
+        if ctx.losing_pages.is_running.replace(true) {
             return;
         }
         let (target, ctx) = (self.clone(), ctx.clone());
@@ -90,17 +109,18 @@ impl Target {
                     }
                 }
             }
-            ctx.is_losing_pages.set(false);
+            ctx.losing_pages.is_running.set(false);
             target.find_unnamed_blocks(&ctx).await;
         });
     }
 
     /// Gives back what only pages that were given up named: what they held comes again, and needs the room.
     async fn find_unnamed_blocks(self: &Rc<Self>, ctx: &TargetPool) {
-        if !ctx.has_unnamed_blocks.get() || ctx.is_counting_blocks.replace(true) {
+        let losing = &ctx.losing_pages;
+        if !losing.has_unnamed_blocks.get() || losing.is_counting_blocks.replace(true) {
             return;
         }
-        while ctx.has_unnamed_blocks.replace(false) && !self.is_draining() {
+        while losing.has_unnamed_blocks.replace(false) && !self.is_draining() {
             match ctx.shard.reclaim_unnamed().await {
                 Ok(0) => {}
                 Ok(bytes) => {
@@ -115,17 +135,18 @@ impl Target {
                 }
                 Err(error) => {
                     tracing::info!("target {}: blocks of damaged pages: {error}", self.id);
-                    ctx.has_unnamed_blocks.set(true);
+                    losing.has_unnamed_blocks.set(true);
                     // timer: a pause before another try.
                     self.env.sleep(PAUSE).await;
                 }
             }
         }
-        ctx.is_counting_blocks.set(false);
+        losing.is_counting_blocks.set(false);
     }
 
     async fn lose_pages(self: &Rc<Self>, pool: PoolId, ctx: &Rc<TargetPool>) -> Result<()> {
-        if ctx.shard.pages_to_give_up() == 0 && !ctx.is_to_tell_of_pages.get() {
+        let losing = &ctx.losing_pages;
+        if ctx.shard.pages_to_give_up() == 0 && !losing.is_to_tell.get() {
             self.tell_of_pages(
                 pool,
                 EventCode::DamageStays,
@@ -134,11 +155,11 @@ impl Target {
             return Ok(());
         }
         // What was in the page looks from here on as if it had never been.
-        if !ctx.is_to_tell_of_pages.replace(true) {
-            ctx.is_unsure.set(true);
+        if !losing.is_to_tell.replace(true) {
+            ctx.be_unsure();
             ctx.joining.begin(&ctx.shard);
         }
-        ctx.has_unnamed_blocks.set(true);
+        losing.has_unnamed_blocks.set(true);
         for page in ctx.shard.give_up_pages().await? {
             let what = format!(
                 "a page of the index is damaged, others are asked for what it held: {page}"
@@ -149,8 +170,8 @@ impl Target {
         let (target, map_version) = (self.id, map.version);
         let damaged = ControlRequest::TargetDamaged { pool, target, map_version };
         self.tell_control(&map, &damaged).await?;
-        ctx.is_to_tell_of_pages.set(ctx.shard.pages_to_give_up() > 0);
-        match ctx.is_to_tell_of_pages.get() {
+        losing.is_to_tell.set(ctx.shard.pages_to_give_up() > 0);
+        match losing.is_to_tell.get() {
             false => Ok(()),
             true => Err(Error::new(Code::Busy, "there are more")),
         }
@@ -164,7 +185,7 @@ impl Target {
 
     /// What a caller is told who has met a page that is being given up: others are asked in a moment.
     pub(crate) fn without_lost_pages(&self, ctx: &TargetPool, error: Error) -> Error {
-        match error.code == Code::Csum && ctx.is_losing_pages.get() {
+        match error.code == Code::Csum && ctx.losing_pages.is_running.get() {
             true => Error::bare(Code::Stale),
             false => error,
         }
@@ -216,11 +237,10 @@ impl Target {
         after: Option<Unit>,
     ) -> Result<UnitList> {
         let count_max = self.portions.get().listed;
-        let untold_by = &ctx.joining.untold_by;
-        if untold_by.get() != Some(leader) {
+        if ctx.joining.untold_by() != Some(leader) {
             let ask = MemberAsk::Units { cont, after, count_max };
             match self.ask_member(ctx, map, leader, ask).await {
-                Err(error) if error.code == Code::Csum => untold_by.set(Some(leader)),
+                Err(error) if error.code == Code::Csum => ctx.joining.note_untold(leader),
                 page => return page,
             }
         }
@@ -246,7 +266,7 @@ impl Target {
             self.note_page_wait(pool, ctx, map, self.id);
             return Err(lacks_pages());
         }
-        if ctx.has_unnamed_blocks.get() || ctx.is_counting_blocks.get() {
+        if ctx.losing_pages.is_looking_for_blocks() {
             // After a restart nothing else would tell that it has to be done.
             return Err(Error::new(Code::Busy, "blocks of damaged pages are still looked for"));
         }
@@ -264,7 +284,7 @@ impl Target {
         of: TargetId,
     ) {
         let joining = &ctx.joining;
-        let is_all = ctx.map_version() == map.version && !joining.is_full.get();
+        let is_all = ctx.map_version() == map.version && !joining.is_full();
         if !is_all || !joining.page_waits.note(map.version, of) {
             return;
         }

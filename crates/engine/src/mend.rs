@@ -64,9 +64,9 @@ impl Target {
         if map_version < ctx.map_version() {
             return Err(Error::bare(Code::Stale));
         }
-        ctx.clock.borrow_mut().observe(newest);
+        ctx.clock.observe(newest);
         // What it has to settle it knows: nothing, as it was opened again, and is to compare everything.
-        if ctx.is_unsure.get() && ask != MemberAsk::Settled {
+        if ctx.is_unsure() && ask != MemberAsk::Settled {
             let text =
                 format!("target {} was opened again and does not know yet what it leads", self.id);
             return Err(Error::new(Code::Busy, text));

@@ -12,8 +12,10 @@
 //! - A note goes only when the client holds nothing open.
 
 use crate::target::{Target, TargetPool};
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
+use types::map::HashSet;
 use types::{ClientId, PoolId};
 use vos::{Lsn, Opener};
 
@@ -25,6 +27,51 @@ const AWAITED_STEP: Duration = Duration::from_secs(1);
 /// A client that has closed all it held open stays noted this long: it may soon open something else, and
 /// need not wait for a new note.
 const LINGER_TIME: Duration = Duration::from_secs(5);
+
+/// Who may still say what it holds open in a pool.
+#[derive(Default)]
+pub(crate) struct Awaited {
+    /// Clients of the engine before this one.
+    clients: RefCell<HashSet<ClientId>>,
+    /// Anybody, of a target that is lost, until this time by the target's clock.
+    inherits_until: Cell<Duration>,
+}
+
+impl Awaited {
+    fn add(&self, clients: impl Iterator<Item = ClientId>) {
+        self.clients.borrow_mut().extend(clients);
+    }
+
+    fn contains(&self, client: ClientId) -> bool {
+        self.clients.borrow().contains(&client)
+    }
+
+    /// False when it was not awaited.
+    fn remove(&self, client: ClientId) -> bool {
+        self.clients.borrow_mut().remove(&client)
+    }
+
+    /// In a fixed order, so that simulated runs repeat.
+    fn clients(&self) -> Vec<ClientId> {
+        let mut clients: Vec<ClientId> = self.clients.borrow().iter().copied().collect();
+        clients.sort_unstable();
+        clients
+    }
+
+    /// True when all clients of the engine before this one have come, or are given up.
+    fn is_nobody(&self) -> bool {
+        self.clients.borrow().is_empty()
+    }
+
+    fn inherit_until(&self, until: Duration) {
+        self.inherits_until.set(until);
+    }
+
+    /// True when somebody may still say that something is open.
+    pub fn may_be_some(&self, now: Duration) -> bool {
+        !self.is_nobody() || now < self.inherits_until.get()
+    }
+}
 
 /// True when the process of a client is known to have ended.
 fn is_gone(opener: &Opener) -> bool {
@@ -48,18 +95,18 @@ impl Target {
             awaited.len(),
             gone.len()
         );
-        ctx.awaited.borrow_mut().extend(awaited.iter().map(|opener| opener.client));
+        ctx.awaited.add(awaited.iter().map(|opener| opener.client));
         let (target, ctx) = (self.clone(), ctx.clone());
         self.env.spawn(async move {
             loop {
                 // timer: how long they were awaited is noted in steps, and of a process that ends nobody tells.
                 target.env.sleep(AWAITED_STEP).await;
                 // Who came last has had all freed.
-                if target.is_draining() || ctx.awaited.borrow().is_empty() {
+                if target.is_draining() || ctx.awaited.is_nobody() {
                     return;
                 }
                 target.note_awaited(&ctx);
-                if ctx.awaited.borrow().is_empty() {
+                if ctx.awaited.is_nobody() {
                     return target.reap_orphans(pool, &ctx);
                 }
             }
@@ -68,10 +115,7 @@ impl Target {
 
     /// Another step has passed; gives up who is gone, and who has been away for too long.
     fn note_awaited(&self, ctx: &TargetPool) {
-        let mut clients: Vec<ClientId> = ctx.awaited.borrow().iter().copied().collect();
-        // In a fixed order, so that simulated runs repeat.
-        clients.sort_unstable();
-        for client in clients {
+        for client in ctx.awaited.clients() {
             let opener = ctx.shard.opener(client);
             let awaited_s =
                 opener.map_or(0, |opener| opener.awaited_s) + AWAITED_STEP.as_secs() as u32;
@@ -80,7 +124,7 @@ impl Target {
                 ctx.shard.note_awaited(client, awaited_s);
                 continue;
             }
-            ctx.awaited.borrow_mut().remove(&client);
+            ctx.awaited.remove(client);
             match self.opens.borrow().holds_any(client) {
                 // It has registered something, and is to be awaited again after the next restart.
                 true => ctx.shard.note_awaited(client, 0),
@@ -96,7 +140,7 @@ impl Target {
 
     /// Groups may have come here from a target that is lost: waits for who held something open or locked there.
     pub(crate) fn inherit(self: &Rc<Self>, pool: PoolId, ctx: &Rc<TargetPool>) {
-        ctx.inherits_until.set(self.env.now() + RETURN_TIME_MAX);
+        ctx.awaited.inherit_until(self.env.now() + RETURN_TIME_MAX);
         let (target, ctx) = (self.clone(), ctx.clone());
         self.env.spawn(async move {
             // timer: so long clients may come back.
@@ -111,22 +155,21 @@ impl Target {
     pub(crate) fn awaits_openers(&self, pool: PoolId) -> bool {
         let shards = self.shards.borrow();
         let Some(ctx) = shards.get(&pool) else { return false };
-        !ctx.awaited.borrow().is_empty() || self.env.now() < ctx.inherits_until.get()
+        ctx.awaited.may_be_some(self.env.now())
     }
 
     /// True while the client is awaited in any pool.
     pub(crate) fn awaits(&self, client: ClientId) -> bool {
-        self.shards.borrow().values().any(|ctx| ctx.awaited.borrow().contains(&client))
+        self.shards.borrow().values().any(|ctx| ctx.awaited.contains(client))
     }
 
     /// A client has registered all it holds, or its process has ended.
     pub(crate) fn await_no_more(self: &Rc<Self>, client: ClientId) {
         let mut ended: Vec<(PoolId, Rc<TargetPool>)> = Vec::new();
         for (pool, ctx) in self.shards.borrow().iter() {
-            let mut awaited = ctx.awaited.borrow_mut();
-            if awaited.remove(&client) {
+            if ctx.awaited.remove(client) {
                 ctx.shard.note_awaited(client, 0);
-                if awaited.is_empty() {
+                if ctx.awaited.is_nobody() {
                     ended.push((*pool, ctx.clone()));
                 }
             }

@@ -538,7 +538,7 @@ impl Target {
         let done = wire::decode::<Result<OrdersDone>>(&answer.body)??;
         stream.is_short.set(done.is_short);
         // What it has of an earlier leader, too, is older than what comes from here.
-        ctx.clock.borrow_mut().observe(done.newest);
+        ctx.clock.observe(done.newest);
         if done.number != stream.done.get() + next.len() as u64 {
             return Err(Error::new(Code::Proto, "a member has answered for other orders"));
         }

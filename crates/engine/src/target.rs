@@ -509,7 +509,7 @@ impl Target {
     /// The shard of a pool and its map; shortly after the start, waits to be told of them.
     pub(crate) async fn mapped_shard(&self, pool: PoolId) -> Result<Rc<TargetPool>> {
         let ctx = self.shard(pool).await?;
-        let known = || ctx.map.borrow().is_some().then_some(());
+        let known = || ctx.known_map().map(drop);
         let unknown = || format!("target {} has no map of pool {pool}", self.id);
         // Its part is there, so the map comes: it was made anew.
         self.await_orders(known, unknown).await.map_err(|error| match error.code {
@@ -552,7 +552,7 @@ impl Target {
     pub(crate) fn stage(&self, ctx: &TargetPool, ops: &[Op<'_>]) -> Result<Payload> {
         ctx.shard.stage(ops).map_err(|error| match error.code {
             Code::NoSpace => {
-                ctx.condition.was_refused.set(true);
+                ctx.condition.note_refusal();
                 error.context(format!("target {}", self.id))
             }
             _ => error,
@@ -561,7 +561,7 @@ impl Target {
 
     /// A new epoch of a shard.
     pub(crate) fn tick(&self, ctx: &TargetPool) -> Epoch {
-        ctx.clock.borrow_mut().tick(self.env.wall_ns())
+        ctx.clock.tick(self.env.wall_ns())
     }
 
     pub(crate) async fn answer_error(
@@ -578,8 +578,7 @@ impl Target {
     pub(crate) fn refusal(&self, pool: PoolId, header: &Header, error: &Error) -> Vec<u8> {
         let newer = || {
             let ctx = self.shards.borrow().get(&pool).cloned()?;
-            let map = ctx.map.borrow().clone()?;
-            ctx.map_changes.since(header.map_version, &map)
+            ctx.maps_since(header.map_version)
         };
         let is_old = error.code == Code::Stale && header.map_version != 0;
         wire::stale::encode_refusal(error, is_old.then(newer).flatten().as_ref())

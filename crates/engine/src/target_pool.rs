@@ -1,38 +1,43 @@
 //! A pool's part on a target: its shard in the store, and what the target knows of the pool beside it.
 
 use crate::admission::Admission;
-use crate::catch_up::Joining;
-use crate::cell_audit::Audited;
+use crate::cell_audit::CellAudit;
 use crate::census::Census;
+use crate::clock::Clock;
 use crate::condition::Condition;
 use crate::damage::Mending;
 use crate::figures::OpCounts;
+use crate::first_parts::FirstParts;
+use crate::fold::Folding;
 use crate::follow::Followed;
+use crate::joining::Joining;
+use crate::known_map::KnownMap;
 use crate::last_asked::LastAsked;
-use crate::map_changes::MapChanges;
+use crate::left::Left;
+use crate::lost_pages::LosingPages;
 use crate::newer_map::NewerMap;
+use crate::openers::Awaited;
 use crate::scrub::Scrubber;
+use crate::spread::Spreading;
 use crate::streams::Streams;
 use crate::suspects::Suspects;
 use crate::takeover::Takeover;
 use crate::waiters::Waiters;
 use env::Env;
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::rc::Rc;
-use std::time::Duration;
-use types::map::HashSet;
-use types::{ClientId, Code, Durability, Error, Hlc, Oid, Result, Unit};
+use types::{Code, Durability, Error, Oid, Result, Unit};
 use vos::PoolShard;
 use wire::map::PoolMap;
 use wire::obj::TxId;
+use wire::stale::NewerMap as Newer;
 
 /// A pool's shard with what the target knows about the pool.
 pub(crate) struct TargetPool {
     pub shard: Rc<PoolShard>,
-    pub map: RefCell<Option<Rc<PoolMap>>>,
-    pub map_changes: MapChanges,
+    map: KnownMap,
     pub newer_map: NewerMap,
-    pub clock: RefCell<Hlc>,
+    pub clock: Clock,
     /// Those who wait for a prepared transaction to be decided.
     pub undecided: Waiters<TxId>,
     pub admission: Admission,
@@ -50,46 +55,35 @@ pub(crate) struct TargetPool {
     /// What leaders that are lost have left.
     pub suspects: Suspects,
     pub takeover: Takeover,
+    /// What clients have left by maps that are not here yet.
+    pub left: Left,
     /// While it catches up.
-    pub left: crate::left::Left,
     pub joining: Joining,
     /// Groups that lack members.
     pub census: Census,
     /// What clients have used of what this target leads.
     pub last_asked: LastAsked,
-    /// Clients of the engine before this one that may still tell what they hold open.
-    pub awaited: RefCell<HashSet<ClientId>>,
+    /// Who may still tell what it holds open.
+    pub awaited: Awaited,
     /// It was opened again, and the map does not say so yet: of groups of several members it leads none, for it may have or lack
     /// what nobody was told of, or what a pool that does not wait for its log has promised.
-    pub is_unsure: Cell<bool>,
-    /// The same of targets that are lost, until this time by the target's clock.
-    pub inherits_until: Cell<Duration>,
-    pub spreading: crate::spread::Spreading,
-    pub first_parts: crate::first_parts::FirstParts,
-    /// Stripes are being folded, and looked for.
-    pub is_folding: Cell<bool>,
-    pub is_looking_for_folds: Cell<bool>,
-    /// Cells that nothing names are looked for, and where that was done.
-    pub is_auditing_cells: Cell<bool>,
-    pub audited: RefCell<Audited>,
-    /// Damaged pages of the index are being given up, and whether the control service is to hear of some.
-    pub is_losing_pages: Cell<bool>,
-    pub is_to_tell_of_pages: Cell<bool>,
-    /// Blocks that only such pages named are to be found, and somebody is at it.
-    pub has_unnamed_blocks: Cell<bool>,
-    pub is_counting_blocks: Cell<bool>,
+    is_unsure: Cell<bool>,
+    pub spreading: Spreading,
+    pub first_parts: FirstParts,
+    pub folding: Folding,
+    /// Cells that nothing names are looked for.
+    pub cell_audit: CellAudit,
+    /// Damaged pages of the index are given up.
+    pub losing_pages: LosingPages,
 }
 
 impl TargetPool {
     pub fn new(env: &Env, shard: Rc<PoolShard>) -> TargetPool {
-        let mut clock = Hlc::default();
-        clock.observe(shard.last_epoch());
         TargetPool {
+            clock: Clock::after(shard.last_epoch()),
             shard,
-            map: RefCell::new(None),
-            map_changes: MapChanges::default(),
+            map: KnownMap::default(),
             newer_map: NewerMap::default(),
-            clock: RefCell::new(clock),
             undecided: Waiters::default(),
             admission: Admission::new(env),
             ops: OpCounts::default(),
@@ -100,23 +94,17 @@ impl TargetPool {
             followed: Followed::default(),
             suspects: Suspects::default(),
             takeover: Takeover::default(),
-            left: Default::default(),
+            left: Left::default(),
             joining: Joining::default(),
             census: Census::default(),
             last_asked: LastAsked::default(),
-            awaited: RefCell::new(HashSet::default()),
+            awaited: Awaited::default(),
             is_unsure: Cell::new(false),
-            inherits_until: Cell::new(Duration::ZERO),
-            spreading: Default::default(),
-            first_parts: Default::default(),
-            is_folding: Cell::new(false),
-            is_looking_for_folds: Cell::new(false),
-            is_auditing_cells: Cell::new(false),
-            audited: RefCell::default(),
-            is_losing_pages: Cell::new(false),
-            is_to_tell_of_pages: Cell::new(false),
-            has_unnamed_blocks: Cell::new(false),
-            is_counting_blocks: Cell::new(false),
+            spreading: Spreading::default(),
+            first_parts: FirstParts::default(),
+            folding: Folding::default(),
+            cell_audit: CellAudit::default(),
+            losing_pages: LosingPages::default(),
         }
     }
 
@@ -125,7 +113,7 @@ impl TargetPool {
         let ctx = TargetPool::new(env, shard);
         // What did not last may be all that had copies.
         if ctx.shard.holds_copies() || ctx.shard.config().durability != Durability::Wal {
-            ctx.is_unsure.set(true);
+            ctx.be_unsure();
             ctx.joining.begin(&ctx.shard);
         }
         ctx
@@ -133,13 +121,27 @@ impl TargetPool {
 
     /// True when what is done in an object's groups is the matter of one target each: see [`placement::is_alone`].
     pub fn is_alone(&self, object: Oid) -> bool {
-        let may_move = || self.map.borrow().as_ref().is_some_and(|map| map.moves_single_members());
-        object.is_alone() && !may_move()
+        object.is_alone() && !self.map.moves_single_members()
     }
 
     /// True when what is done in a unit is the matter of one target: its object is alone, or it is a cell.
     pub fn is_of_one(&self, unit: Unit) -> bool {
         unit.is_cell() || self.is_alone(unit.object)
+    }
+
+    /// See `is_unsure`.
+    pub fn is_unsure(&self) -> bool {
+        self.is_unsure.get()
+    }
+
+    /// It may have, or lack, what nobody was told of.
+    pub fn be_unsure(&self) {
+        self.is_unsure.set(true);
+    }
+
+    /// The map says what this target is worth, and so do all who lead or follow by it.
+    pub fn be_sure(&self) {
+        self.is_unsure.set(false);
     }
 
     /// True when this target may have been deprived of an object's groups and does not know it yet.
@@ -153,12 +155,29 @@ impl TargetPool {
     }
 
     pub fn map(&self) -> Result<Rc<PoolMap>> {
-        self.map.borrow().clone().ok_or_else(|| {
+        self.map.get().ok_or_else(|| {
             Error::new(Code::Busy, "the engine has not been told the pool map yet; try again")
         })
     }
 
     pub fn map_version(&self) -> u32 {
-        self.map.borrow().as_ref().map_or(0, |map| map.version)
+        self.map.version()
+    }
+
+    /// The newest map, if there is one.
+    pub fn known_map(&self) -> Option<Rc<PoolMap>> {
+        self.map.get()
+    }
+
+    /// Takes a newer map; that before it. Who has waited for it goes on.
+    pub fn take_map(&self, map: Rc<PoolMap>) -> Option<Rc<PoolMap>> {
+        let before = self.map.take(map);
+        self.newer_map.wake();
+        before
+    }
+
+    /// The way from the map of a version to the newest, for who has asked by the other one.
+    pub fn maps_since(&self, version: u32) -> Option<Newer> {
+        self.map.since(version)
     }
 }

@@ -27,9 +27,9 @@ impl Target {
         let lsn = ctx.shard.set_versions(cont, &versions)?;
         // In the same step: no change comes between the snapshot and the clock.
         if let Some(last) = versions.snapshots.last() {
-            ctx.clock.borrow_mut().observe(*last);
+            ctx.clock.observe(*last);
         }
-        let epoch = ctx.clock.borrow().last().max(ctx.shard.last_epoch());
+        let epoch = ctx.clock.last().max(ctx.shard.last_epoch());
         ctx.shard.durable(lsn).await?;
         let under_way = match ctx.shard.versions(cont)? {
             now if now.revision != versions.revision => false,

@@ -233,8 +233,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         what: "a target asks a leader with damaged pages for units that this cannot tell",
         edits: &[Edit {
             path: "crates/engine/src/catch_up.rs",
-            from: "                if listed.is_none() && ctx.joining.untold_by.get() == Some(leader) {\n",
-            to: "                if listed.is_none() && ctx.joining.untold_by.get() != Some(leader) {\n",
+            from: "                if listed.is_none() && ctx.joining.untold_by() == Some(leader) {\n",
+            to: "                if listed.is_none() && ctx.joining.untold_by() != Some(leader) {\n",
         }],
         found_by: cluster(
             "lost_pages::who_left_earlier_leads_when_what_was_in_damaged_pages_is_given_up",

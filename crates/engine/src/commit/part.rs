@@ -182,7 +182,7 @@ impl Target {
         outcome: TxOutcome,
     ) -> Result<Step> {
         if let TxOutcome::Committed(epoch) = outcome {
-            ctx.clock.borrow_mut().observe(epoch);
+            ctx.clock.observe(epoch);
             ctx.shard.ready_to_decide(tx).await?;
         }
         let group = self.led_group(ctx, unit)?;
