@@ -18,6 +18,7 @@ use std::rc::Rc;
 use transport::IncomingBulk;
 use types::{Code, Epoch, Error, Result, Unit};
 use vos::{Origin, Segments};
+use wire::HeldBatch;
 use wire::footprint::Brings;
 use wire::obj::{Batch, BulkSums, Cond, Op, OpReply, Recx, Sums, UpdateIod, UpdateValue};
 use wire::order::Order;
@@ -97,7 +98,7 @@ impl Target {
     pub(crate) async fn receive_append(
         self: &Rc<Self>,
         ask: Ask,
-        body: Vec<u8>,
+        held: HeldBatch,
         append: Append,
         bulk: IncomingBulk,
     ) {
@@ -120,9 +121,9 @@ impl Target {
         let (target, tx) = (self.clone(), ask.tx());
         self.running.begin(tx);
         self.spawn_counted(async move {
-            let outcome = target.run_append(&ask, &body, append, data).await;
+            let outcome = target.run_append(&ask, held.batch(), append, data).await;
             target.running.end(tx);
-            target.finish_batch(ask, None, outcome.map(|body| (body, Segments::new()))).await;
+            target.finish_batch(ask, &held, outcome.map(|body| (body, Segments::new()))).await;
         });
     }
 
@@ -159,11 +160,10 @@ impl Target {
     async fn run_append(
         self: &Rc<Self>,
         ask: &Ask,
-        body: &[u8],
+        batch: &Batch<'_>,
         append: Append,
         data: Data,
     ) -> Result<Vec<u8>> {
-        let batch = crate::batch::decode_batch(body)?;
         let ctx = &ask.ctx;
         let is_progressive = append.unit.object.first_part_bytes().is_some();
         if !is_progressive && !self.is_whole_here(ctx, &ctx.shard.view(batch.cont)?, append.unit) {
@@ -187,7 +187,7 @@ impl Target {
         let turn = self.appends.borrow_mut().entry(handle).or_default().clone();
         let outcome = {
             let _turn = wait(&self.env, &ask.waited, turn.lock()).await;
-            self.append_in_turn(ask, &batch, append, &data).await
+            self.append_in_turn(ask, batch, append, &data).await
         };
         // The table and this: nobody else waits for a turn.
         if Rc::strong_count(&turn) == 2 {

@@ -23,11 +23,11 @@ use std::time::Duration;
 use transport::{Incoming, IncomingBulk, Responder};
 use types::{ClientId, Code, Epoch, Error, Result, limits};
 use vos::{Lsn, Origin, OrphanChange, Payload, Segments};
-use wire::Header;
 use wire::footprint::Opens;
-use wire::obj::{Batch, BulkSums, Op, Request, TxId};
+use wire::obj::{Batch, BulkSums, Op, TxId};
 use wire::order::Order;
 use wire::scrub::FoundBy;
+use wire::{Header, HeldBatch};
 
 /// A request without a deadline waits this long for a held key, or to be let in.
 const HOLD_TIME_MAX: Duration = Duration::from_secs(60);
@@ -72,11 +72,12 @@ impl Target {
     /// nothing holds it, else beside what comes next.
     pub(crate) async fn receive_batch(self: &Rc<Self>, caller: &Rc<Session>, incoming: Incoming) {
         let Incoming { header, body, bulk, responder, .. } = incoming;
-        let batch = match decode_batch(&body) {
-            Ok(batch) => batch,
+        let held = match HeldBatch::of_request(body) {
+            Ok(held) => held,
             Err(error) => return self.answer_error(responder, 0, error).await,
         };
-        let ctx = match self.look_at_batch(caller.client, &header, &batch).await {
+        let batch = held.batch();
+        let ctx = match self.look_at_batch(caller.client, &header, batch).await {
             Ok(Seen::New(ctx)) => ctx,
             Ok(Seen::Before(answer)) => return self.send(responder, 0, &answer, &[]).await,
             Err(error) => {
@@ -92,17 +93,17 @@ impl Target {
         let now_ns = self.env.wall_ns();
         batch.ops.iter().for_each(|op| ctx.last_asked.note(batch.cont, op.unit(), now_ns));
         let deadline = now + patience(&header);
-        let begun = Begun::new(&batch, now, bulk.remaining() as u64);
+        let begun = Begun::new(batch, now, bulk.remaining() as u64);
         let (caller, waited) = (caller.clone(), Cell::default());
         let ask = Ask { caller, header, ctx, responder, deadline, begun, waited };
-        match Append::of(&batch) {
+        match Append::of(batch) {
             Ok(None) => {}
             Ok(Some(append)) => {
-                return Box::pin(self.receive_append(ask, body, append, bulk)).await;
+                return Box::pin(self.receive_append(ask, held, append, bulk)).await;
             }
             Err(error) => return self.answer_error(ask.responder, 0, error).await,
         }
-        let data = match self.receive_data(&ask, &batch, bulk).await {
+        let data = match self.receive_data(&ask, batch, bulk).await {
             Ok(data) => data,
             Err(error) => {
                 let refusal = self.refusal(batch.pool, &ask.header, &error);
@@ -111,27 +112,23 @@ impl Target {
         };
         let (payload, slot) = match data {
             Data::Here(payload, slot) => (payload, slot),
-            later => return self.run_beside(ask, body, later),
+            later => return self.run_beside(ask, held, later),
         };
         // What waits for others is beside the connection.
         let is_alone = batch.ops.iter().all(|op| ask.ctx.is_of_one(op.unit()));
         let memory = ask.ctx.is_memory() && is_alone && !gives_way;
         if !memory || ask.ctx.shard.conflicts(batch.cont, &batch.checks, &batch.ops) {
-            return self.run_beside(ask, body, Data::Here(payload, slot));
+            return self.run_beside(ask, held, Data::Here(payload, slot));
         }
-        let outcome = self.run_batch(&ask, &batch, payload, slot).await;
+        let outcome = self.run_batch(&ask, batch, payload, slot).await;
         if let Ok((_, segments)) = &outcome
             && ask.ctx.admission.readers.for_bulk(segments.bytes()).is_some()
         {
-            let (target, writes) = (self.clone(), changes(&batch));
-            self.spawn_counted(async move {
-                let read = decode_batch(&body).ok().filter(|_| !writes);
-                target.finish_batch(ask, read.as_ref(), outcome).await;
-            });
+            let target = self.clone();
+            self.spawn_counted(async move { target.finish_batch(ask, &held, outcome).await });
             return;
         }
-        let of = if changes(&batch) { None } else { Some(&batch) };
-        self.finish_batch(ask, of, outcome).await;
+        self.finish_batch(ask, &held, outcome).await;
     }
 
     /// Checks what does not need the data: whether pool, container and map are known, and whether
@@ -227,28 +224,23 @@ impl Target {
     }
 
     /// Runs a batch beside its connection.
-    fn run_beside(self: &Rc<Self>, ask: Ask, body: Vec<u8>, data: Data) {
+    fn run_beside(self: &Rc<Self>, ask: Ask, held: HeldBatch, data: Data) {
         let target = self.clone();
         let tx = ask.tx();
         self.running.begin(tx);
         self.spawn_counted(async move {
-            let batch = decode_batch(&body);
             let ctx = ask.ctx.clone();
             let mut turn = match ask.caller.gives_way() {
                 true => Box::pin(target.wait_in_background(&ask, &ctx)).await,
                 false => None,
             };
-            let outcome = match &batch {
-                Ok(batch) => target.let_in_and_run(&ask, batch, data).await,
-                Err(error) => Err(error.clone()),
-            };
+            let outcome = target.let_in_and_run(&ask, held.batch(), data).await;
             target.running.end(tx);
             if let (Some(turn), Ok((_, segments))) = (&mut turn, &outcome) {
                 turn.note((ask.begun.in_bytes() + segments.bytes()) as usize);
             }
-            let read = batch.ok().filter(|batch| !changes(batch));
             // A turn is over when the answer is out: that takes what others want to have, too.
-            target.finish_batch(ask, read.as_ref(), outcome).await;
+            target.finish_batch(ask, &held, outcome).await;
             drop(turn);
         });
     }
@@ -296,16 +288,16 @@ impl Target {
         }
     }
 
-    /// Answers and counts. `read`: the batch, if it only reads.
+    /// Answers and counts.
     pub(crate) async fn finish_batch(
         self: &Rc<Self>,
         ask: Ask,
-        read: Option<&Batch<'_>>,
+        held: &HeldBatch,
         outcome: Outcome,
     ) {
         let (ctx, begun, caller) = (ask.ctx.clone(), ask.begun, ask.caller.clone());
         let waited = Cell::new(ask.waited.get());
-        let out_bytes = self.answer_batch(ask, read, outcome, &waited).await;
+        let out_bytes = self.answer_batch(ask, held.batch(), outcome, &waited).await;
         let at = self.env.now();
         let time = ctx.ops.count(begun, at, out_bytes);
         let (waited, in_bytes) = (waited.get(), begun.in_bytes());
@@ -318,11 +310,12 @@ impl Target {
     async fn answer_batch(
         self: &Rc<Self>,
         ask: Ask,
-        read: Option<&Batch<'_>>,
+        batch: &Batch<'_>,
         outcome: Outcome,
         waited: &Cell<Duration>,
     ) -> Option<u64> {
-        let writes = read.is_none();
+        let writes = changes(batch);
+        let read = (!writes).then_some(batch);
         let Ask { caller, header, ctx, mut responder, deadline, .. } = ask;
         let version = ctx.map_version();
         let (mut answer, mut segments) = match outcome {
@@ -645,12 +638,5 @@ pub(crate) fn patience(header: &Header) -> Duration {
     match header.deadline_ms {
         0 => HOLD_TIME_MAX,
         given => Duration::from_millis(given.into()),
-    }
-}
-
-pub(crate) fn decode_batch(body: &[u8]) -> Result<Batch<'_>> {
-    match wire::decode::<Request<'_>>(body)? {
-        Request::Batch(batch) => Ok(batch),
-        _ => Err(Error::new(Code::Proto, "not a batch")),
     }
 }

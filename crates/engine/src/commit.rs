@@ -32,7 +32,7 @@ use twophase::{Firmness, Pauses};
 use types::{Code, Error, PoolId, Result, Unit};
 use vos::Lsn;
 use wire::Header;
-use wire::obj::{Batch, Request, TxId};
+use wire::obj::{Request, TxId};
 
 /// What a transaction of this target relies on beside its checks.
 pub(crate) type Premise<'a> = dyn Fn() -> Result<()> + 'a;
@@ -80,7 +80,7 @@ impl Target {
         let Some((first, batch, _)) = parts.first() else {
             return Err(Error::new(Code::Proto, "a transaction without parts"));
         };
-        let pool = wire::decode::<Batch<'_>>(batch)?.pool;
+        let pool = pool_of(batch)?;
         let ctx = self.asked_shard(pool).await?;
         self.know_map_of(&ctx, header).await?;
         self.committing.over(tx).await;
@@ -130,9 +130,14 @@ fn pool_of_commit(body: &[u8]) -> PoolId {
         let Request::Commit { parts, .. } = wire::decode::<Request<'_>>(body).ok()? else {
             return None;
         };
-        Some(wire::decode::<Batch<'_>>(parts.first()?.1).ok()?.pool)
+        pool_of(parts.first()?.1).ok()
     };
     pool().unwrap_or(PoolId(0))
+}
+
+/// The pool of an encoded batch, which begins with it.
+fn pool_of(batch: &[u8]) -> Result<PoolId> {
+    wire::decode_prefix(batch)
 }
 
 /// Something done here, on its way to stable storage and to the other members of the group.

@@ -262,7 +262,7 @@ impl Target {
                 shard.ready(cont, &batch.checks, &batch.ops).await?;
                 self.may_lead(ctx, orders)?;
                 let encoded = wire::encode(&Batch { sums: Sums::NONE, ..batch });
-                wanted.written = shard.prepare(tx, coordinator, cont, &encoded, payload)?;
+                wanted.written = shard.prepare(tx, coordinator, cont, encoded, payload)?;
             }
             Order::Decide { tx, outcome } => {
                 shard.ready_to_decide(tx).await?;

@@ -179,10 +179,8 @@ impl Joining {
         match order {
             Order::Apply { cont, ops, .. } => touched.note_ops(Lsn(1), *cont, ops),
             Order::Decide { tx, .. } => {
-                if let Some((cont, batch)) = ctx.shard.prepared_batch(*tx)
-                    && let Ok(batch) = wire::decode::<wire::obj::Batch<'_>>(&batch)
-                {
-                    touched.note_ops(Lsn(1), cont, &batch.ops);
+                if let Some((cont, part)) = ctx.shard.prepared_batch(*tx) {
+                    touched.note_ops(Lsn(1), cont, &part.batch().ops);
                 }
             }
             Order::Install { cont, unit, .. } | Order::InstallFacts { cont, unit } => {

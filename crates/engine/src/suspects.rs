@@ -59,10 +59,8 @@ impl Recent {
             }
         };
         if let Order::Decide { tx, .. } = order {
-            if let Some((cont, batch)) = ctx.shard.prepared_batch(*tx)
-                && let Ok(batch) = wire::decode::<Batch<'_>>(&batch)
-            {
-                changed_by(cont, &batch.ops, &mut note);
+            if let Some((cont, part)) = ctx.shard.prepared_batch(*tx) {
+                changed_by(cont, &part.batch().ops, &mut note);
             }
             return;
         }

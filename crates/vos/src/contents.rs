@@ -4,9 +4,11 @@
 //! state before it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use smallvec::SmallVec;
 use types::{ClientId, Code, ContId, Epoch, Error, HostProcess, Result, Unit};
+use wire::HeldBatch;
 use wire::cell::Stripe;
 use wire::obj::{Batch, Op, ReadCheck, TxId, TxOutcome};
 
@@ -37,8 +39,8 @@ use crate::sums::{SumPolicy, SumTable};
 pub(crate) struct Prepared {
     pub coordinator: Unit,
     pub cont: ContId,
-    /// The encoded wire batch.
-    pub batch: Box<[u8]>,
+    /// What is to take effect, with its conditions.
+    pub batch: Rc<HeldBatch>,
     pub pieces: SmallVec<[Piece; 1]>,
     claims: Vec<Claim>,
 }
@@ -156,18 +158,17 @@ impl Contents {
         tx: TxId,
         coordinator: Unit,
         cont: ContId,
-        batch: &[u8],
+        batch: HeldBatch,
         pieces: SmallVec<[Piece; 1]>,
-    ) -> Result<()> {
-        let decoded: Batch<'_> = wire::decode(batch)?;
+    ) {
+        let Batch { checks, ops, .. } = batch.batch();
         let mut claims = Vec::new();
-        locks::claims(&decoded.checks, &decoded.ops, &mut |claim| claims.push(claim));
+        locks::claims(checks, ops, &mut |claim| claims.push(claim));
         for claim in &claims {
             self.locks.lock(cont, claim);
         }
-        self.prepared
-            .insert(tx, Prepared { coordinator, cont, batch: batch.into(), pieces, claims });
-        Ok(())
+        let batch = Rc::new(batch);
+        self.prepared.insert(tx, Prepared { coordinator, cont, batch, pieces, claims });
     }
 
     /// True when these locks keep checks and ops from being carried out.
@@ -221,13 +222,12 @@ impl Contents {
         match outcome {
             TxOutcome::Committed(epoch) => {
                 let (index, fragments) = (&mut self.index, &mut self.fragments);
-                let batch: Batch<'_> = wire::decode(&part.batch)?;
-                changes::walk(&batch.ops, &part.pieces, &mut |change| {
+                let ops = &part.batch.batch().ops;
+                changes::walk(ops, &part.pieces, &mut |change| {
                     fragments.note(cont, &change);
                     index.apply(cont, epoch, &change, effects);
                 })?;
-                let freed: Vec<OrphanChange> = batch
-                    .ops
+                let freed: Vec<OrphanChange> = ops
                     .iter()
                     .filter_map(|op| match op {
                         Op::PunchUnlessOpen { unit } => Some(OrphanChange::Add(*unit)),
@@ -311,9 +311,9 @@ impl Contents {
             }
             RecordDf::Decide { tx, outcome, origin, orphans } => {
                 if let Some(part) = self.prepared.get(&tx) {
-                    let batch: Batch<'_> = wire::decode(&part.batch)?;
-                    changes::check_ops(&batch.ops)?;
-                    changes::check_pieces(&batch.ops, &part.pieces)?;
+                    let ops = &part.batch.batch().ops;
+                    changes::check_ops(ops)?;
+                    changes::check_pieces(ops, &part.pieces)?;
                 }
                 self.decide(tx, outcome, origin, &orphans, &mut effects)?;
             }
@@ -540,7 +540,9 @@ impl Contents {
                 ),
             ));
         }
-        self.prepare(tx, coordinator, cont, batch, pieces)
+        let batch = HeldBatch::of_batch(batch.to_vec())?;
+        self.prepare(tx, coordinator, cont, batch, pieces);
+        Ok(())
     }
 
     /// Everything but containers, as records of a table, and how many.
@@ -558,7 +560,7 @@ impl Contents {
                 coordinator: part.coordinator,
                 cont: part.cont,
                 wire_version: wire::WIRE_VERSION,
-                batch: &part.batch,
+                batch: part.batch.bytes(),
                 pieces: pieces_df(&part.pieces),
                 // They come with their regions.
                 sums: Vec::new(),

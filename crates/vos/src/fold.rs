@@ -78,10 +78,8 @@ impl PoolShard {
 
     /// Notes what a held part writes.
     pub(crate) fn note_folds_of_part(&self, tx: TxId) {
-        if let Some((cont, batch)) = self.prepared_batch(tx)
-            && let Ok(batch) = wire::decode::<Batch<'_>>(&batch)
-        {
-            batch.ops.iter().for_each(|op| self.note_fold(cont, op));
+        if let Some((cont, part)) = self.prepared_batch(tx) {
+            part.batch().ops.iter().for_each(|op| self.note_fold(cont, op));
         }
     }
 

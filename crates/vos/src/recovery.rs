@@ -220,9 +220,8 @@ impl Recovery {
 
     fn touch_part(&self, container: &Container, tx: wire::obj::TxId) -> Result<()> {
         let Some(part) = self.state.prepared.get(&tx) else { return Ok(()) };
-        let batch: Batch<'_> = wire::decode(&part.batch)?;
-        let writes: Vec<Op<'_>> = batch.ops.into_iter().filter(Op::is_write).collect();
-        crate::changes::walk(&writes, &part.pieces, &mut |change| touch(container, &change))
+        let ops = &part.batch.batch().ops;
+        crate::changes::walk(ops, &part.pieces, &mut |change| touch(container, &change))
     }
 
     async fn load(&mut self, wanted: BTreeSet<PageId>) -> Result<()> {

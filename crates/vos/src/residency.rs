@@ -184,8 +184,8 @@ impl PoolShard {
             return Ok(());
         }
         match self.prepared_batch(tx) {
-            Some((cont, batch)) => {
-                let batch: Batch<'_> = wire::decode(&batch)?;
+            Some((cont, part)) => {
+                let batch = part.batch();
                 // It has its space, and must not fail any more.
                 let _ = self.wait_for_reserve(&batch.ops).await;
                 self.wait_for_room().await;

@@ -6,6 +6,7 @@ use std::rc::{Rc, Weak};
 
 use env::Signal;
 use types::{Code, ContId, Durability, Epoch, Error, PoolId, Result, Unit};
+use wire::HeldBatch;
 use wire::obj::{Batch, ObjectList, Op, PoolShardStat, ReadCheck, Sums, TxId, TxOutcome};
 use wire::store::AggregationStat;
 
@@ -637,18 +638,19 @@ impl PoolShard {
         tx: TxId,
         coordinator: Unit,
         cont: ContId,
-        batch: &[u8],
+        batch: Vec<u8>,
         payload: Payload,
     ) -> Result<Lsn> {
         self.writable()?;
         self.require_cont(cont)?;
         self.require_open(cont)?;
-        let decoded: Batch<'_> = wire::decode(batch)?;
-        self.check_payload(cont, &decoded.ops, &payload)?;
+        let batch = HeldBatch::of_batch(batch)?;
+        let ops = &batch.batch().ops;
+        self.check_payload(cont, ops, &payload)?;
         if self.state.borrow().prepared.contains_key(&tx) {
             return Ok(self.last_lsn());
         }
-        self.note_copies(cont, &decoded.ops);
+        self.note_copies(cont, ops);
         let (pieces, sums) = payload.commit();
         let (lsn, ()) = self.change(|state, _| {
             self.fill_sums(&pieces, &sums);
@@ -657,11 +659,11 @@ impl PoolShard {
                 coordinator,
                 cont,
                 wire_version: wire::WIRE_VERSION,
-                batch,
+                batch: batch.bytes(),
                 pieces: pieces_df(&pieces),
                 sums: sums_df(&pieces, &sums),
             });
-            state.prepare(tx, coordinator, cont, batch, pieces)?;
+            state.prepare(tx, coordinator, cont, batch, pieces);
             Ok((lsn, ()))
         })?;
         Ok(lsn)
@@ -709,10 +711,10 @@ impl PoolShard {
         self.state.borrow().prepared.contains_key(&tx)
     }
 
-    /// Container and encoded batch of a held transaction.
-    pub fn prepared_batch(&self, tx: TxId) -> Option<(ContId, Vec<u8>)> {
+    /// Container and batch of a held transaction.
+    pub fn prepared_batch(&self, tx: TxId) -> Option<(ContId, Rc<HeldBatch>)> {
         let state = self.state.borrow();
-        state.prepared.get(&tx).map(|part| (part.cont, part.batch.to_vec()))
+        state.prepared.get(&tx).map(|part| (part.cont, part.batch.clone()))
     }
 
     /// A coordinator's commit point: once durable, the transaction is committed.

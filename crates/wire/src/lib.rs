@@ -16,6 +16,7 @@ pub mod control;
 pub mod event;
 pub mod footprint;
 pub mod header;
+mod held;
 pub mod hello;
 pub mod job;
 pub mod link;
@@ -38,6 +39,7 @@ mod sums;
 pub mod versions;
 
 pub use header::{HEADER_BYTES, Header, Kind};
+pub use held::HeldBatch;
 
 use serde::{Deserialize, Serialize};
 use types::{Code, Error, Result};

@@ -551,6 +551,14 @@ pub enum Request<'a> {
 }
 
 impl Request<'_> {
+    /// Encodes a [`Request::Prepare`] of a batch that is encoded already.
+    pub fn prepare_encoded(tx: TxId, coordinator: Unit, batch: &[u8]) -> Vec<u8> {
+        let mut body = Vec::with_capacity(64 + batch.len());
+        crate::encode_into(&(RequestKind::PREPARE_TAG, tx, coordinator), &mut body);
+        body.extend_from_slice(batch);
+        body
+    }
+
     /// True for what engines ask of each other only: it is taken as the truth, so whoever asks must have shown
     /// the secret of engines and administrators.
     pub fn is_for_engines(&self) -> bool {
@@ -657,6 +665,8 @@ mod tests {
             orders: vec![],
         };
         let prepare = Request::Prepare { tx, coordinator: unit, batch: batch() };
+        let of_encoded = Request::prepare_encoded(tx, unit, &crate::encode(&batch()));
+        assert_eq!(of_encoded, crate::encode(&prepare));
         for (request, kind) in [
             (Request::Batch(batch()), RequestKind::Batch),
             (Request::Commit { tx, parts: vec![] }, RequestKind::Commit),

@@ -17,6 +17,8 @@ pub enum RequestKind {
 impl RequestKind {
     /// What the encoding of a [`Request::Batch`](crate::obj::Request::Batch) begins with; the batch's fields follow.
     pub const BATCH_TAG: u8 = 0;
+    /// The same of a [`Request::Prepare`](crate::obj::Request::Prepare).
+    pub(crate) const PREPARE_TAG: u8 = 2;
 
     /// What [`Request::is_for_engines`](crate::obj::Request::is_for_engines) says, where the kind tells it.
     pub fn is_for_engines(self) -> bool {

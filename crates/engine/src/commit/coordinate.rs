@@ -115,13 +115,13 @@ impl Target {
         (unit, batch, data): (Unit, &[u8], &[u8]),
         premise: Option<&Premise<'_>>,
     ) -> Result<(Epoch, Vec<u8>)> {
-        let decoded: Batch<'_> = wire::decode(batch)?;
         let took_no_part = |target: TargetId, error: Error| {
             Error::new(Code::Unreach, format!("target {target} took no part: {error}"))
         };
         let target = self.leader_of(ctx, unit)?;
         if target == self.id {
-            let prepared = self.prepare_here(ctx, tx, coordinator, &decoded, data, premise).await;
+            let batch: Batch<'_> = wire::decode(batch)?;
+            let prepared = self.prepare_here(ctx, tx, coordinator, &batch, data, premise).await;
             return prepared.map_err(|error| match error.code {
                 Code::Stale | Code::Closed => took_no_part(target, error),
                 _ => error,
@@ -131,8 +131,8 @@ impl Target {
         let engine = map.engine_of(target).ok_or_else(|| {
             Error::new(Code::NonExist, format!("target {target} is not in the pool map"))
         })?;
-        let request = Request::Prepare { tx, coordinator, batch: decoded };
-        let body = wire::encode(&request);
+        // Who takes part decodes it.
+        let body = Request::prepare_encoded(tx, coordinator, batch);
         let asked = self.peers.ask_by(&map, engine, target, &body, &[data]).await;
         // Whatever became of the participant, the transaction is aborted: it can be run again.
         let answer = asked.map_err(|error| took_no_part(target, error))?;

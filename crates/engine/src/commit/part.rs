@@ -157,7 +157,7 @@ impl Target {
         ops.extend(plan.adopted.iter().map(|unit| Op::Adopt { unit: *unit }));
         let (pool, cont, checks) = (batch.pool, batch.cont, batch.checks.clone());
         let part = Batch { pool, cont, at: Epoch::ZERO, checks, ops, sums: Sums::NONE };
-        let lsn = ctx.shard.prepare(tx, coordinator, cont, &wire::encode(&part), payload)?;
+        let lsn = ctx.shard.prepare(tx, coordinator, cont, wire::encode(&part), payload)?;
         self.spread_soon(pool, ctx, cont, &part.ops);
         let part = Batch { sums: batch.sums, ..part };
         let order = Order::Prepare { tx, coordinator, batch: part };
@@ -209,9 +209,9 @@ impl Target {
         if let (Told::Await, Some(_)) = (told, &group) {
             after = ctx.streams.last();
         }
-        if let Some((cont, batch)) = part {
-            let batch: Batch<'_> = wire::decode(&batch)?;
-            let (order, changed) = (Order::Decide { tx, outcome }, Some((cont, &batch.ops[..])));
+        if let Some((cont, part)) = part {
+            let changed = Some((cont, &part.batch().ops[..]));
+            let order = Order::Decide { tx, outcome };
             sent = self.ship(pool, ctx, group.as_ref(), &order, Vec::new(), changed);
         }
         ctx.undecided.wake(&tx);
@@ -230,8 +230,8 @@ pub(crate) fn part_unit(ctx: &TargetPool, tx: TxId) -> Option<Unit> {
 /// What a prepared part changes, then what it checks. Groups that had one member each may have been in one part; they need not go
 /// to the same targets.
 pub(crate) fn part_units(ctx: &TargetPool, tx: TxId) -> Vec<Unit> {
-    let Some((_, batch)) = ctx.shard.prepared_batch(tx) else { return Vec::new() };
-    let Ok(batch) = wire::decode::<Batch<'_>>(&batch) else { return Vec::new() };
+    let Some((_, part)) = ctx.shard.prepared_batch(tx) else { return Vec::new() };
+    let batch = part.batch();
     let of_checks = batch.checks.iter().map(|check| check.unit);
     batch.ops.iter().map(Op::unit).chain(of_checks).collect()
 }

@@ -25,7 +25,7 @@ async fn hold(shard: &PoolShard, tx: TxId, step: &Step) -> bool {
         ops,
         sums: Sums::NONE,
     };
-    shard.prepare(tx, step.unit, CONT, &wire::encode(&batch), payload).unwrap();
+    shard.prepare(tx, step.unit, CONT, wire::encode(&batch), payload).unwrap();
     true
 }
 

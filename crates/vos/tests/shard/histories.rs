@@ -249,7 +249,7 @@ impl History {
             ops,
             sums: Sums::NONE,
         });
-        let lsn = shard.prepare(TX, unit(ObjType::MultiHashed, 1), CONT, &batch, payload)?;
+        let lsn = shard.prepare(TX, unit(ObjType::MultiHashed, 1), CONT, batch, payload)?;
         self.did(lsn, Change::Prepare(step));
         self.settle().await?;
         if self.rng.below(3) == 0 {

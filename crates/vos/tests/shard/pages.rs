@@ -328,7 +328,7 @@ fn a_transaction_prepared_over_absent_keys_takes_effect_after_a_restart() {
             ops,
             sums: Sums::NONE,
         });
-        let lsn = shard.prepare(tx, unit(ObjType::MultiHashed, 1), CONT, &batch, payload).unwrap();
+        let lsn = shard.prepare(tx, unit(ObjType::MultiHashed, 1), CONT, batch, payload).unwrap();
         shard.durable(lsn).await.unwrap();
     });
     world.kill("a");

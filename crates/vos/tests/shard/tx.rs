@@ -81,7 +81,7 @@ fn a_prepared_transaction_outlives_the_engine_and_keeps_its_locks() {
                 payload.write().await.unwrap();
                 assert!(!shard.conflicts(CONT, &[], &ops));
                 let lsn = shard
-                    .prepare(TX, unit(ObjType::MultiHashed, 8), CONT, &batch, payload)
+                    .prepare(TX, unit(ObjType::MultiHashed, 8), CONT, batch.clone(), payload)
                     .unwrap();
                 shard.durable(lsn).await.unwrap();
                 let lsn = shard
@@ -104,7 +104,8 @@ fn a_prepared_transaction_outlives_the_engine_and_keeps_its_locks() {
                 let store = vos::Store::open(&env, Path::new("/target")).await.unwrap();
                 let shard = store.open_shard(POOL).await.unwrap();
                 assert_eq!(shard.prepared(), [(TX, unit(ObjType::MultiHashed, 8))]);
-                assert_eq!(shard.prepared_batch(TX), Some((CONT, batch.clone())));
+                let (cont, held) = shard.prepared_batch(TX).unwrap();
+                assert_eq!((cont, held.bytes()), (CONT, &batch[..]));
                 assert_eq!(
                     shard.decision(TX),
                     Some((

@@ -140,7 +140,7 @@ fn what_happens_to_one_unit_leaves_the_others() {
         let batch =
             Batch { pool, cont, at: Epoch::ZERO, checks: vec![], ops: ops_held, sums: Sums::NONE };
         let tx = TxId { client: ClientId(5), seq: 44 };
-        bed.shard.prepare(tx, Unit::NIL, CONT, &wire::encode(&batch), payload).unwrap();
+        bed.shard.prepare(tx, Unit::NIL, CONT, wire::encode(&batch), payload).unwrap();
         assert!(bed.shard.conflicts(CONT, &[], &ops(first, b"d")));
         assert!(bed.shard.conflicts(CONT, &[], &exists(first)));
         for other in [second, cell] {
