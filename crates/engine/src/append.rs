@@ -17,9 +17,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use transport::IncomingBulk;
 use types::{Code, Epoch, Error, Result, Unit};
-use vos::{Origin, Segments};
-use wire::HeldBatch;
-use wire::footprint::Brings;
+use vos::{Origin, Segments, Summary};
 use wire::obj::{Batch, BulkSums, Cond, Op, OpReply, Recx, Sums, UpdateIod, UpdateValue};
 use wire::order::Order;
 
@@ -36,12 +34,11 @@ pub(crate) struct Append {
 
 impl Append {
     /// The append in a batch; `Inval` when something is beside it.
-    pub fn of(batch: &Batch<'_>) -> Result<Option<Append>> {
-        let found = batch.ops.iter().find_map(|op| match op.footprint().brings {
-            Brings::Records { chunk_records, count } => {
-                Some(Append { unit: op.unit(), chunk_records, count })
-            }
-            Brings::Nothing | Brings::Values { .. } => None,
+    pub fn of(batch: &Batch<'_>, summary: &Summary) -> Result<Option<Append>> {
+        let found = summary.append.map(|(unit, chunk_records, count)| Append {
+            unit,
+            chunk_records,
+            count,
         });
         if found.is_some() && batch.at != Epoch::ZERO {
             return Err(Error::new(Code::ReadOnly, "a snapshot cannot be changed"));
@@ -98,7 +95,6 @@ impl Target {
     pub(crate) async fn receive_append(
         self: &Rc<Self>,
         ask: Ask,
-        held: HeldBatch,
         append: Append,
         bulk: IncomingBulk,
     ) {
@@ -121,9 +117,9 @@ impl Target {
         let (target, tx) = (self.clone(), ask.tx());
         self.running.begin(tx);
         self.spawn_counted(async move {
-            let outcome = target.run_append(&ask, held.batch(), append, data).await;
+            let outcome = target.run_append(&ask, append, data).await;
             target.running.end(tx);
-            target.finish_batch(ask, &held, outcome.map(|body| (body, Segments::new()))).await;
+            target.finish_batch(ask, outcome.map(|body| (body, Segments::new()))).await;
         });
     }
 
@@ -157,13 +153,8 @@ impl Target {
         wait(&self.env, &ask.waited, entered).await.map(Some)
     }
 
-    async fn run_append(
-        self: &Rc<Self>,
-        ask: &Ask,
-        batch: &Batch<'_>,
-        append: Append,
-        data: Data,
-    ) -> Result<Vec<u8>> {
+    async fn run_append(self: &Rc<Self>, ask: &Ask, append: Append, data: Data) -> Result<Vec<u8>> {
+        let batch = ask.held.batch();
         let ctx = &ask.ctx;
         let is_progressive = append.unit.object.first_part_bytes().is_some();
         if !is_progressive && !self.is_whole_here(ctx, &ctx.shard.view(batch.cont)?, append.unit) {
@@ -200,8 +191,8 @@ impl Target {
                 Ok(answer)
             }
             Err(error) => {
-                let unsettled = ctx.streams.newest_seen(batch.cont, &[], &batch.ops);
-                ctx.shard.durable(ctx.shard.newest_seen(batch.cont, &[], &batch.ops)).await?;
+                let unsettled = ctx.streams.newest_seen(batch.cont, &ask.summary);
+                ctx.shard.durable(ctx.shard.newest_seen(batch.cont, &ask.summary)).await?;
                 ctx.streams.wait_for(unsettled).await?;
                 Err(error)
             }
@@ -226,7 +217,8 @@ impl Target {
             let ops: Vec<Op<'_>> =
                 pieces.iter().map(|(dkey, recx)| update(append.unit, dkey, *recx)).collect();
             let slot = self.enter(ask, append.count).await?;
-            let mut payload = self.stage(ctx, &ops)?;
+            let summary = Summary::of(&[], &ops);
+            let mut payload = self.stage_for(ctx, &summary)?;
             let mut rest = data;
             for room in payload.buffers() {
                 let (mine, others) = rest
@@ -246,7 +238,7 @@ impl Target {
             let (pool, cont, at) = (batch.pool, batch.cont, batch.at);
             let translated = Batch { pool, cont, at, checks: Vec::new(), ops, sums };
             loop {
-                self.wait_for_decisions(ask, &translated).await?;
+                self.wait_for_decisions(ask, &translated, &summary).await?;
                 if ctx.shard.is_resident(batch.cont, &[], &batch.ops) {
                     break;
                 }
@@ -257,8 +249,8 @@ impl Target {
                 continue;
             }
             append.check_first_part(ctx, batch, end)?;
-            self.may_take_effect(ask, batch)?;
-            let group = self.group_of_batch(ctx, &translated)?;
+            self.may_take_effect(ask)?;
+            let group = self.group_of_batch(ctx, &translated, &summary)?;
             ctx.shard.check(batch.cont, &[], &translated.ops)?;
             let epoch = self.tick(ctx);
             let reply = (epoch, vec![OpReply::Appended { index: end }]);
@@ -266,7 +258,7 @@ impl Target {
             wire::encode_into(&reply, &mut answer);
             let sums_at = answer.len();
             wire::encode_into(&BulkSums::NONE, &mut answer);
-            let of = translated.ops.first().map(Op::unit);
+            let of = summary.first_written;
             let origin = Some(Origin { tx: ask.tx(), of, reply: &answer });
             let lsn = ctx.shard.apply(batch.cont, epoch, &translated.ops, payload, origin, &[])?;
             let bulk = if group.is_some() { data.to_vec() } else { Vec::new() };

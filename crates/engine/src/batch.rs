@@ -22,11 +22,12 @@ use std::rc::Rc;
 use std::time::Duration;
 use transport::{Incoming, IncomingBulk, Responder};
 use types::{ClientId, Code, Epoch, Error, Result, limits};
-use vos::{Lsn, Origin, OrphanChange, Payload, Segments};
+use vos::{Lsn, Origin, OrphanChange, Payload, Segments, Summary};
 use wire::footprint::Opens;
 use wire::obj::{Batch, BulkSums, Op, TxId};
-use wire::order::Order;
+use wire::order::ApplyOrder;
 use wire::scrub::FoundBy;
+use wire::walk::walk;
 use wire::{Header, HeldBatch};
 
 /// A request without a deadline waits this long for a held key, or to be let in.
@@ -34,7 +35,7 @@ const HOLD_TIME_MAX: Duration = Duration::from_secs(60);
 /// What a batch may read beside lists, for which room was taken before it was known what it reads, bytes.
 const BESIDE_LIST_BYTES_MAX: u64 = 64 << 10;
 
-/// A batch on its way, without its message and data.
+/// A batch on its way, without its data.
 pub(crate) struct Ask {
     pub caller: Rc<Session>,
     pub header: Header,
@@ -46,6 +47,8 @@ pub(crate) struct Ask {
     pub begun: Begun,
     /// Time in which it could not go on because of others.
     pub waited: Cell<Duration>,
+    pub held: HeldBatch,
+    pub summary: Summary,
 }
 
 impl Ask {
@@ -76,12 +79,12 @@ impl Target {
             Ok(held) => held,
             Err(error) => return self.answer_error(responder, 0, error).await,
         };
-        let batch = held.batch();
-        let ctx = match self.look_at_batch(caller.client, &header, batch).await {
+        let summary = Summary::of(&held.batch().checks, &held.batch().ops);
+        let ctx = match self.look_at_batch(caller.client, &header, held.batch(), &summary).await {
             Ok(Seen::New(ctx)) => ctx,
             Ok(Seen::Before(answer)) => return self.send(responder, 0, &answer, &[]).await,
             Err(error) => {
-                let refusal = self.refusal(batch.pool, &header, &error);
+                let refusal = self.refusal(held.batch().pool, &header, &error);
                 return self.send(responder, 0, &refusal, &[]).await;
             }
         };
@@ -91,44 +94,45 @@ impl Target {
             self.note_client_at(now);
         }
         let now_ns = self.env.wall_ns();
-        batch.ops.iter().for_each(|op| ctx.last_asked.note(batch.cont, op.unit(), now_ns));
+        let cont = held.batch().cont;
+        summary.units.iter().for_each(|named| ctx.last_asked.note(cont, named.unit, now_ns));
         let deadline = now + patience(&header);
-        let begun = Begun::new(batch, now, bulk.remaining() as u64);
+        let begun = Begun::new(summary.kind, now, bulk.remaining() as u64);
         let (caller, waited) = (caller.clone(), Cell::default());
-        let ask = Ask { caller, header, ctx, responder, deadline, begun, waited };
-        match Append::of(batch) {
+        let ask = Ask { caller, header, ctx, responder, deadline, begun, waited, held, summary };
+        match Append::of(ask.held.batch(), &ask.summary) {
             Ok(None) => {}
             Ok(Some(append)) => {
-                return Box::pin(self.receive_append(ask, held, append, bulk)).await;
+                return Box::pin(self.receive_append(ask, append, bulk)).await;
             }
             Err(error) => return self.answer_error(ask.responder, 0, error).await,
         }
-        let data = match self.receive_data(&ask, batch, bulk).await {
+        let data = match self.receive_data(&ask, bulk).await {
             Ok(data) => data,
             Err(error) => {
-                let refusal = self.refusal(batch.pool, &ask.header, &error);
+                let refusal = self.refusal(ask.ctx.shard.pool(), &ask.header, &error);
                 return self.send(ask.responder, 0, &refusal, &[]).await;
             }
         };
         let (payload, slot) = match data {
             Data::Here(payload, slot) => (payload, slot),
-            later => return self.run_beside(ask, held, later),
+            later => return self.run_beside(ask, later),
         };
         // What waits for others is beside the connection.
-        let is_alone = batch.ops.iter().all(|op| ask.ctx.is_of_one(op.unit()));
+        let is_alone = ask.summary.units.iter().all(|named| ask.ctx.is_of_one(named.unit));
         let memory = ask.ctx.is_memory() && is_alone && !gives_way;
-        if !memory || ask.ctx.shard.conflicts(batch.cont, &batch.checks, &batch.ops) {
-            return self.run_beside(ask, held, Data::Here(payload, slot));
+        if !memory || ask.ctx.shard.is_held(cont, &ask.summary) {
+            return self.run_beside(ask, Data::Here(payload, slot));
         }
-        let outcome = self.run_batch(&ask, batch, payload, slot).await;
+        let outcome = self.run_batch(&ask, payload, slot).await;
         if let Ok((_, segments)) = &outcome
             && ask.ctx.admission.readers.for_bulk(segments.bytes()).is_some()
         {
             let target = self.clone();
-            self.spawn_counted(async move { target.finish_batch(ask, &held, outcome).await });
+            self.spawn_counted(async move { target.finish_batch(ask, outcome).await });
             return;
         }
-        self.finish_batch(ask, &held, outcome).await;
+        self.finish_batch(ask, outcome).await;
     }
 
     /// Checks what does not need the data: whether pool, container and map are known, and whether
@@ -138,17 +142,19 @@ impl Target {
         client: ClientId,
         header: &Header,
         batch: &Batch<'_>,
+        summary: &Summary,
     ) -> Result<Seen> {
         let ctx = self.asked_shard(batch.pool).await?;
         self.know_map_of(&ctx, header).await?;
         check_map(header, &ctx)?;
         self.asked_cont(&ctx, batch.cont).await?;
-        self.check_cells(batch)?;
-        if changes(batch) {
+        if summary.touches_cells {
+            self.check_cells(batch)?;
+        }
+        if summary.writes {
             let tx = TxId { client, seq: header.request_id };
             self.running.over(tx).await;
-            let first = batch.ops.iter().find(|op| op.is_write()).map(Op::unit);
-            if let Some(answer) = self.replay(&ctx, tx, first).await? {
+            if let Some(answer) = self.replay(&ctx, tx, summary.first_written).await? {
                 if self.re_register(client, batch) {
                     ctx.shard.noted(self.note_opener(&ctx, client)).await;
                 }
@@ -163,7 +169,7 @@ impl Target {
     fn re_register(&self, client: ClientId, batch: &Batch<'_>) -> bool {
         let mut has_any = false;
         let mut opens = self.opens.borrow_mut();
-        for op in &batch.ops {
+        for op in walk(&batch.ops) {
             if op.footprint().opens == Opens::Own {
                 let handle = (batch.pool, batch.cont, op.unit());
                 if !opens.is_held_by(client, &handle) {
@@ -176,18 +182,13 @@ impl Target {
     }
 
     /// Gets data off the stream. Data that is elsewhere and must wait stays there.
-    async fn receive_data(
-        self: &Rc<Self>,
-        ask: &Ask,
-        batch: &Batch<'_>,
-        bulk: IncomingBulk,
-    ) -> Result<Data> {
+    async fn receive_data(self: &Rc<Self>, ask: &Ask, bulk: IncomingBulk) -> Result<Data> {
         if bulk.is_deferred() {
             return Ok(Data::There(bulk));
         }
         let bytes = bulk.remaining() as u64;
         let Some(gate) = ask.ctx.admission.writers.for_bulk(bytes) else {
-            return Ok(Data::Here(self.receive_payload(&ask.ctx, batch, bulk).await?, None));
+            return Ok(Data::Here(self.receive_payload(ask, bulk).await?, None));
         };
         let mut slot = gate.try_enter(&ask.caller.job, bytes);
         if slot.is_none() {
@@ -195,7 +196,7 @@ impl Target {
                 return Ok(Data::There(bulk));
             }
             if let Some(staged) = gate.try_stage(bytes) {
-                let payload = self.receive_payload(&ask.ctx, batch, bulk).await?;
+                let payload = self.receive_payload(ask, bulk).await?;
                 return Ok(Data::Staged(payload, staged));
             }
             // The client goes on without credit: its connection waits with it.
@@ -204,18 +205,14 @@ impl Target {
             let entered = gate.enter(&ask.caller.job, bytes, left, abandoned);
             slot = Some(wait(&self.env, &ask.waited, entered).await?);
         }
-        let receive = pin!(self.receive_payload(&ask.ctx, batch, bulk));
+        let receive = pin!(self.receive_payload(ask, bulk));
         let payload = at_clients_pace(&self.env, &mut slot, receive).await?;
         Ok(Data::Here(payload, slot))
     }
 
-    async fn receive_payload(
-        &self,
-        ctx: &TargetPool,
-        batch: &Batch<'_>,
-        mut bulk: IncomingBulk,
-    ) -> Result<Payload> {
-        let mut payload = self.stage(ctx, &batch.ops)?;
+    async fn receive_payload(&self, ask: &Ask, mut bulk: IncomingBulk) -> Result<Payload> {
+        let (ctx, batch) = (&ask.ctx, ask.held.batch());
+        let mut payload = self.stage_for(ctx, &ask.summary)?;
         for room in payload.buffers() {
             bulk.read_into(room).await?;
         }
@@ -224,7 +221,7 @@ impl Target {
     }
 
     /// Runs a batch beside its connection.
-    fn run_beside(self: &Rc<Self>, ask: Ask, held: HeldBatch, data: Data) {
+    fn run_beside(self: &Rc<Self>, ask: Ask, data: Data) {
         let target = self.clone();
         let tx = ask.tx();
         self.running.begin(tx);
@@ -234,13 +231,13 @@ impl Target {
                 true => Box::pin(target.wait_in_background(&ask, &ctx)).await,
                 false => None,
             };
-            let outcome = target.let_in_and_run(&ask, held.batch(), data).await;
+            let outcome = target.let_in_and_run(&ask, data).await;
             target.running.end(tx);
             if let (Some(turn), Ok((_, segments))) = (&mut turn, &outcome) {
                 turn.note((ask.begun.in_bytes() + segments.bytes()) as usize);
             }
             // A turn is over when the answer is out: that takes what others want to have, too.
-            target.finish_batch(ask, &held, outcome).await;
+            target.finish_batch(ask, outcome).await;
             drop(turn);
         });
     }
@@ -252,9 +249,10 @@ impl Target {
         wait(&self.env, &ask.waited, self.wait_for_turn_in_background(ctx, until)).await
     }
 
-    async fn let_in_and_run(self: &Rc<Self>, ask: &Ask, batch: &Batch<'_>, data: Data) -> Outcome {
+    async fn let_in_and_run(self: &Rc<Self>, ask: &Ask, data: Data) -> Outcome {
         if !ask.ctx.is_memory() {
-            let room = ask.responder.room_for_answer(list_bytes_max(batch));
+            let list_bytes_max = ask.summary.listed_bytes_max.min(limits::BODY_BYTES_MAX);
+            let room = ask.responder.room_for_answer(list_bytes_max);
             if !wait(&self.env, &ask.waited, room).await {
                 return Err(Error::bare(Code::Canceled));
             }
@@ -275,13 +273,13 @@ impl Target {
         }
         match data {
             Data::There(bulk) => {
-                let receive = pin!(self.receive_payload(&ask.ctx, batch, bulk));
+                let receive = pin!(self.receive_payload(ask, bulk));
                 let payload = at_clients_pace(&self.env, &mut slot, receive).await?;
-                self.run_batch(ask, batch, payload, slot).await
+                self.run_batch(ask, payload, slot).await
             }
-            Data::Here(payload, slot) => self.run_batch(ask, batch, payload, slot).await,
+            Data::Here(payload, slot) => self.run_batch(ask, payload, slot).await,
             Data::Staged(payload, staged) => {
-                let outcome = self.run_batch(ask, batch, payload, slot).await;
+                let outcome = self.run_batch(ask, payload, slot).await;
                 drop(staged);
                 outcome
             }
@@ -289,15 +287,10 @@ impl Target {
     }
 
     /// Answers and counts.
-    pub(crate) async fn finish_batch(
-        self: &Rc<Self>,
-        ask: Ask,
-        held: &HeldBatch,
-        outcome: Outcome,
-    ) {
+    pub(crate) async fn finish_batch(self: &Rc<Self>, ask: Ask, outcome: Outcome) {
         let (ctx, begun, caller) = (ask.ctx.clone(), ask.begun, ask.caller.clone());
         let waited = Cell::new(ask.waited.get());
-        let out_bytes = self.answer_batch(ask, held.batch(), outcome, &waited).await;
+        let out_bytes = self.answer_batch(ask, outcome, &waited).await;
         let at = self.env.now();
         let time = ctx.ops.count(begun, at, out_bytes);
         let (waited, in_bytes) = (waited.get(), begun.in_bytes());
@@ -310,13 +303,12 @@ impl Target {
     async fn answer_batch(
         self: &Rc<Self>,
         ask: Ask,
-        batch: &Batch<'_>,
         outcome: Outcome,
         waited: &Cell<Duration>,
     ) -> Option<u64> {
-        let writes = changes(batch);
-        let read = (!writes).then_some(batch);
-        let Ask { caller, header, ctx, mut responder, deadline, .. } = ask;
+        let Ask { caller, header, ctx, mut responder, deadline, held, summary, .. } = ask;
+        let writes = summary.writes;
+        let read = (!writes).then(|| held.batch());
         let version = ctx.map_version();
         let (mut answer, mut segments) = match outcome {
             Ok(given) => given,
@@ -404,13 +396,13 @@ impl Target {
     async fn run_batch(
         self: &Rc<Self>,
         ask: &Ask,
-        batch: &Batch<'_>,
         mut payload: Payload,
         slot: Option<Slot>,
     ) -> Outcome {
-        let Ask { caller, ctx, .. } = ask;
+        let Ask { caller, ctx, summary, .. } = ask;
+        let batch = ask.held.batch();
         let bulk_bytes = payload.bulk_bytes();
-        let goes_on = bulk_bytes > 0 && self.has_followers_with_room(ctx, batch)?;
+        let goes_on = bulk_bytes > 0 && self.has_followers_with_room(ctx, batch, summary)?;
         if goes_on {
             payload.keep();
         }
@@ -420,23 +412,27 @@ impl Target {
         if let Some(slot) = slot {
             slot.finish();
         }
-        self.ready_to_name(ctx, batch).await?;
-        self.wait_for_decisions(ask, batch).await?;
+        if summary.names_stripes {
+            Box::pin(self.ready_to_name(ctx, batch)).await?;
+        }
+        self.wait_for_decisions(ask, batch, summary).await?;
         // From here to `apply` no await: what is in memory stays, and what is checked still holds
         // when it takes effect.
-        self.may_take_effect(ask, batch)?;
-        self.may_name(ctx, batch)?;
-        let group = self.group_of_batch(ctx, batch)?;
+        self.may_take_effect(ask)?;
+        if summary.names_stripes {
+            self.may_name(ctx, batch)?;
+        }
+        let group = self.group_of_batch(ctx, batch, summary)?;
         if group.is_some() && bulk_bytes > 0 && !goes_on {
             // It had one member when the data came, and others join it since: they are to get the data, too.
             return Err(Error::bare(Code::Stale));
         }
-        let newest_seen = || ctx.shard.newest_seen(batch.cont, &batch.checks, &batch.ops);
-        let writes = changes(batch);
-        let mut plan = match self.check_and_plan(ctx, batch) {
+        let newest_seen = || ctx.shard.newest_seen(batch.cont, summary);
+        let writes = summary.writes;
+        let mut plan = match self.check_and_plan(ctx, batch, summary) {
             Ok(plan) => plan,
             Err(error) => {
-                let unsettled = ctx.streams.newest_seen(batch.cont, &batch.checks, &batch.ops);
+                let unsettled = ctx.streams.newest_seen(batch.cont, summary);
                 ctx.shard.durable(newest_seen()).await?;
                 ctx.streams.wait_for(unsettled).await?;
                 return Err(error);
@@ -447,7 +443,7 @@ impl Target {
         let unsettled = match writes {
             true => plan.unsettled,
             false => {
-                let of_batch = ctx.streams.newest_seen(batch.cont, &batch.checks, &batch.ops);
+                let of_batch = ctx.streams.newest_seen(batch.cont, summary);
                 of_batch.max(plan.unsettled)
             }
         };
@@ -466,16 +462,17 @@ impl Target {
         if writes {
             // What a retry gets has no bulk.
             wire::encode_into(&BulkSums::NONE, &mut answer);
-            let changed = || batch.ops.iter().find(|op| op.is_write()).map(Op::unit);
-            let origin = Some(Origin { tx: ask.tx(), of: changed(), reply: &answer });
+            let origin = Some(Origin { tx: ask.tx(), of: summary.first_written, reply: &answer });
             let lsn = self.apply(ctx, batch, &plan, epoch, payload, origin)?;
             let sent = self.ship_batch(ctx, batch, &plan, epoch, group.as_ref(), bulk, origin);
             self.note_made(ctx, batch.cont, &batch.ops, &plan.after.opens);
             self.carry_out(plan.after);
-            self.note_cells(ctx, batch);
+            if summary.touches_cells {
+                self.note_cells(ctx, batch);
+            }
             self.fold_soon(batch.pool, ctx);
-            self.spread_soon(batch.pool, ctx, batch.cont, &batch.ops);
-            match batch.ops.iter().any(|op| op.is_write() && op.unit().is_cell()) {
+            self.spread_soon(batch.pool, ctx, batch.cont, summary);
+            match summary.units.iter().any(|named| named.writes && named.unit.is_cell()) {
                 // As in [`Target::keep_cell`].
                 true => ctx.shard.written(lsn).await?,
                 false => ctx.shard.durable(lsn).await?,
@@ -486,7 +483,7 @@ impl Target {
             self.carry_out(plan.after);
             if batch.at == Epoch::ZERO {
                 // What a crash has left half spread is gone on with by whoever is asked for it.
-                self.spread_soon(batch.pool, ctx, batch.cont, &batch.ops);
+                self.spread_soon(batch.pool, ctx, batch.cont, summary);
             }
             if seen != Lsn::default() {
                 ctx.shard.durable(seen).await?;
@@ -502,8 +499,13 @@ impl Target {
     /// True when the data of a batch go to other members, too.
     ///
     /// Errors: `NoSpace` when one of them is nearly full: what is done here must find room with every member.
-    fn has_followers_with_room(&self, ctx: &TargetPool, batch: &Batch<'_>) -> Result<bool> {
-        let Some(group) = self.group_of_batch(ctx, batch)? else { return Ok(false) };
+    fn has_followers_with_room(
+        &self,
+        ctx: &TargetPool,
+        batch: &Batch<'_>,
+        summary: &Summary,
+    ) -> Result<bool> {
+        let Some(group) = self.group_of_batch(ctx, batch, summary)? else { return Ok(false) };
         if let Some(member) = self.short_member(ctx, &group) {
             let text = format!("target {member}, which keeps a copy, is nearly full");
             return Err(Error::new(Code::NoSpace, text));
@@ -526,8 +528,8 @@ impl Target {
         if group.is_none() {
             return Sent::NOWHERE;
         }
-        let ops = plan.writes.as_deref().unwrap_or(&batch.ops);
-        let ops: Vec<Op<'_>> = ops.iter().filter(|op| op.is_write()).cloned().collect();
+        let all = plan.writes.as_deref().unwrap_or(&batch.ops);
+        let ops: Vec<&Op<'_>> = walk(all).filter(|op| op.is_write()).collect();
         let (mut orphaned, mut adopted) = (Vec::new(), Vec::new());
         for change in &plan.orphans {
             match *change {
@@ -536,32 +538,20 @@ impl Target {
             }
         }
         let origin = origin.and_then(as_order_origin);
-        let (cont, sums, changed) = (batch.cont, batch.sums, ops.clone());
-        let order = Order::Apply { cont, epoch, ops, sums, origin, orphaned, adopted };
-        self.ship(batch.pool, ctx, group, &order, bulk, Some((cont, &changed)))
-    }
-
-    /// Looks at conditions, and at what the batch answers.
-    fn check_and_plan<'a>(&self, ctx: &TargetPool, batch: &Batch<'a>) -> Result<Plan<'a>> {
-        if batch.at == Epoch::ZERO {
-            ctx.shard.check(batch.cont, &batch.checks, &batch.ops)?;
-        } else {
-            // What a snapshot shows does not change; conditions of fetches are met while planning.
-            require_reads_only(batch)?;
-            ctx.shard.view_at(batch.cont, batch.at)?.check_places(&batch.ops)?;
-        }
-        self.plan(ctx, batch)
+        let (cont, sums) = (batch.cont, batch.sums);
+        let order = ApplyOrder { cont, epoch, ops: &ops, sums, origin, orphaned, adopted };
+        self.ship_encoded(batch.pool, ctx, group, order.encode(), bulk, Some((cont, all)))
     }
 
     /// In the step in which a batch takes effect: that its client has not come again meanwhile, and no other
     /// try of it has taken effect.
     ///
     /// Errors: `Closed`; who still waits for the answer asks again, and gets that of the other try.
-    pub(crate) fn may_take_effect(&self, ask: &Ask, batch: &Batch<'_>) -> Result<()> {
+    pub(crate) fn may_take_effect(&self, ask: &Ask) -> Result<()> {
         if ask.caller.is_over() {
             return Err(Error::new(Code::Closed, "its client has come again"));
         }
-        if changes(batch) && ask.ctx.shard.replayed(ask.tx())?.is_some() {
+        if ask.summary.writes && ask.ctx.shard.replayed(ask.tx())?.is_some() {
             return Err(Error::new(Code::Closed, "another try of this request was run"));
         }
         Ok(())
@@ -573,18 +563,19 @@ impl Target {
         self: &Rc<Self>,
         ask: &Ask,
         batch: &Batch<'_>,
+        summary: &Summary,
     ) -> Result<()> {
         let ctx = &ask.ctx;
         let deadline = self.env.now() + patience(&ask.header);
+        let Batch { cont, at, checks, ops, .. } = batch;
         loop {
-            ctx.shard.ready_at(batch.cont, batch.at, &batch.checks, &batch.ops).await?;
-            let Batch { cont, checks, ops, .. } = batch;
-            if !self.is_settled_before_change(ctx, *cont, checks, ops)? {
-                let settled = self.settled_before_change(ctx, *cont, checks, ops, deadline);
+            ctx.shard.ready_for_batch((*cont, *at), checks, ops, summary).await?;
+            if !self.is_settled_before_change(ctx, *cont, checks, summary)? {
+                let settled = self.settled_before_change(ctx, *cont, checks, summary, deadline);
                 wait(&self.env, &ask.waited, settled).await?;
                 continue;
             }
-            let Some(holder) = ctx.shard.holder_of(*cont, checks, ops) else { return Ok(()) };
+            let Some(holder) = ctx.shard.holder_of(*cont, summary) else { return Ok(()) };
             let left = deadline.saturating_sub(self.env.now());
             if left.is_zero() {
                 return Err(Error::new(
@@ -598,30 +589,10 @@ impl Target {
     }
 }
 
-/// Most that the lists of a batch may take in its answer, bytes.
-fn list_bytes_max(batch: &Batch<'_>) -> usize {
-    let most = |op: &Op<'_>| op.footprint().listed_bytes_max() as usize;
-    batch.ops.iter().map(most).fold(0, usize::saturating_add).min(limits::BODY_BYTES_MAX)
-}
-
 /// A batch that is new, or the answer it got before.
 enum Seen {
     New(Rc<TargetPool>),
     Before(Vec<u8>),
-}
-
-fn require_reads_only(batch: &Batch<'_>) -> Result<()> {
-    if changes(batch) {
-        return Err(Error::new(Code::ReadOnly, "a snapshot cannot be changed"));
-    }
-    if !batch.checks.is_empty() {
-        return Err(Error::inval("a snapshot does not change: there is nothing to check"));
-    }
-    Ok(())
-}
-
-fn changes(batch: &Batch<'_>) -> bool {
-    batch.ops.iter().any(|op| op.is_write())
 }
 
 /// `Stale` for what was asked by an older map than this target has.

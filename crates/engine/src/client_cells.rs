@@ -19,6 +19,7 @@ use wire::footprint::{Brings, Changes, Reads};
 use wire::header::FLAG_CELLS;
 use wire::map::PoolMap;
 use wire::obj::{Batch, Cond, Op, UpdateIod, UpdateValue};
+use wire::walk::walk;
 
 /// The leader's own cell of a stripe that it is to name is no older. The writer has had all cells kept within as long a time, so that none of them is
 /// old enough to be dropped.
@@ -29,7 +30,7 @@ impl Target {
     ///
     /// Errors: `Inval`.
     pub(crate) fn check_cells(&self, batch: &Batch<'_>) -> Result<()> {
-        for op in &batch.ops {
+        for op in walk(&batch.ops) {
             let unit = op.unit();
             if !unit.is_cell() {
                 continue;
@@ -54,9 +55,6 @@ impl Target {
 
     /// Gets into memory what tells of the own cells of stripes that a batch names.
     pub(crate) async fn ready_to_name(&self, ctx: &TargetPool, batch: &Batch<'_>) -> Result<()> {
-        if !names_stripes(batch) {
-            return Ok(());
-        }
         let map = ctx.map()?;
         for (of, _) in stripes_named(batch) {
             let Some(cell) = cell_of(self.id, &map, of.unit) else { continue };
@@ -74,9 +72,6 @@ impl Target {
     ///
     /// Errors: `Busy` when the writer has to write otherwise, `Inval` for what is no stripe of the object.
     pub(crate) fn may_name(&self, ctx: &TargetPool, batch: &Batch<'_>) -> Result<()> {
-        if !names_stripes(batch) {
-            return Ok(());
-        }
         let map = ctx.map()?;
         let now = self.tick(ctx);
         for (of, value) in stripes_named(batch) {
@@ -122,7 +117,7 @@ impl Target {
     /// After a batch has taken effect: cells that it kept are to be looked after.
     pub(crate) fn note_cells(self: &Rc<Self>, ctx: &Rc<TargetPool>, batch: &Batch<'_>) {
         let mut kept =
-            batch.ops.iter().filter(|op| op.is_write() && op.unit().is_cell()).peekable();
+            walk(&batch.ops).filter(|op| op.is_write() && op.unit().is_cell()).peekable();
         if kept.peek().is_none() {
             return;
         }
@@ -151,22 +146,12 @@ fn cell_of(target: TargetId, map: &PoolMap, unit: Unit) -> Option<usize> {
     is_there.then(|| layout.members(group).iter().position(|member| *member == target)).flatten()
 }
 
-/// True when a batch names stripes.
-pub(crate) fn names_stripes(batch: &Batch<'_>) -> bool {
-    batch.ops.iter().any(|op| match op.footprint().brings {
-        Brings::Values { iods, .. } => {
-            iods.iter().any(|iod| matches!(iod.value, UpdateValue::Coded { .. }))
-        }
-        Brings::Nothing | Brings::Records { .. } => false,
-    })
-}
-
 /// The stripes that a batch names, with the values that do.
 fn stripes_named<'b>(
     batch: &'b Batch<'b>,
 ) -> impl Iterator<Item = (StripeAt<'b>, &'b UpdateValue<'b>)> {
     let cont = batch.cont;
-    batch.ops.iter().flat_map(move |op| {
+    walk(&batch.ops).flat_map(move |op| {
         let at = op.footprint();
         let unit = at.unit;
         let (dkey, iods) = match at.brings {

@@ -24,6 +24,7 @@ use wire::event::{EventCode, Happened};
 use wire::map::PoolMap;
 use wire::member::MemberAsk;
 use wire::obj::{Batch, Cond, Op};
+use wire::walk::walk;
 
 /// A reader, or the scrubber, waits so long for data to be put right.
 const WAIT_MAX: Duration = Duration::from_secs(5);
@@ -217,7 +218,7 @@ impl Target {
         let mut unread = Vec::new();
         {
             let view = ctx.shard.view_at(batch.cont, batch.at)?;
-            for op in &batch.ops {
+            for op in walk(&batch.ops) {
                 let Op::Fetch { unit, dkey, cond, iods } = op else { continue };
                 if ctx.is_alone(unit.object) {
                     continue;

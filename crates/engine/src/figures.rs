@@ -12,7 +12,7 @@ use wire::admission::AdmissionStat;
 use wire::cache::CacheStat;
 use wire::footprint::OpKind;
 use wire::job::JobFigures;
-use wire::obj::{Batch, PoolShardStat, RequestKind};
+use wire::obj::{PoolShardStat, RequestKind};
 use wire::scrub::ScrubStat;
 use wire::store::{AggregationStat, CatchUpStat, DeviceStat, GroupStat, LogStat};
 
@@ -22,11 +22,6 @@ pub(crate) const REQUEST_KINDS: [&str; 8] =
 
 /// Jobs of a target in its figures.
 const JOBS_MAX: usize = 64;
-
-/// The kind of a batch is that of its first op.
-fn kind_of(batch: &Batch<'_>) -> OpKind {
-    batch.ops.first().map_or(OpKind::Query, |op| op.footprint().kind)
-}
 
 fn request_index(kind: RequestKind) -> usize {
     match kind {
@@ -78,9 +73,9 @@ pub(crate) struct Begun {
 }
 
 impl Begun {
-    /// A batch that has arrived at `at` with so many bulk bytes.
-    pub fn new(batch: &Batch<'_>, at: Duration, in_bytes: u64) -> Begun {
-        Begun { kind: kind_of(batch), at, in_bytes }
+    /// A batch that has arrived at `at` with so many bulk bytes. Its kind is that of its first op.
+    pub fn new(kind: OpKind, at: Duration, in_bytes: u64) -> Begun {
+        Begun { kind, at, in_bytes }
     }
 
     /// Bulk bytes that came with it.

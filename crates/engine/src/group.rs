@@ -7,8 +7,9 @@ use crate::target::{Target, TargetPool};
 use placement::Layout;
 use smallvec::SmallVec;
 use types::{Code, Error, Oid, Result, TargetId, Unit};
+use vos::{Named, Summary};
 use wire::map::PoolMap;
-use wire::obj::{Batch, Op, ReadCheck};
+use wire::obj::{Batch, ReadCheck};
 
 /// The members and joiners of a group that this target leads, but itself, that are not lost. One that is behind follows, too.
 #[derive(Clone, Debug)]
@@ -68,20 +69,21 @@ impl Target {
         &self,
         ctx: &TargetPool,
         batch: &Batch<'_>,
+        summary: &Summary,
     ) -> Result<Option<Group>> {
-        let group = self.group_of_ops(ctx, &batch.checks, &batch.ops)?;
+        let group = self.group_of_units(ctx, &batch.checks, &summary.units)?;
         self.require_pages(ctx, batch)?;
         Ok(group)
     }
 
-    /// The same for some checks and ops.
-    pub(crate) fn group_of_ops(
+    /// The same for some checks and the units that operations name.
+    pub(crate) fn group_of_units(
         &self,
         ctx: &TargetPool,
         checks: &[ReadCheck<'_>],
-        ops: &[Op<'_>],
+        units: &[Named],
     ) -> Result<Option<Group>> {
-        let of_ops = ops.iter().map(|op| (op.unit(), op.is_write()));
+        let of_ops = units.iter().map(|named| (named.unit, named.writes));
         let mut units = of_ops.chain(checks.iter().map(|check| (check.unit, false)));
         if units.clone().any(|(unit, _)| ctx.is_unsure_of(unit.object)) {
             return Err(Error::bare(Code::Stale));

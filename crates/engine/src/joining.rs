@@ -9,7 +9,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::time::Duration;
 use types::{ContId, Epoch, Result, TargetId, Unit};
-use vos::{Lsn, PoolShard, Unsettled};
+use vos::{Lsn, PoolShard, Summary, Unsettled};
 use wire::obj::{Cond, Op, TxOutcome};
 use wire::order::Order;
 use wire::store::CatchUpStat;
@@ -302,8 +302,8 @@ impl Joining {
         }
         let read = [Op::Fetch { unit, dkey, cond: Cond::NONE, iods: Vec::new() }];
         let touched = self.touched.borrow();
-        touched
-            .as_ref()
-            .is_some_and(|touched| touched.seen(Lsn::default(), cont, &[], &read) != Lsn::default())
+        touched.as_ref().is_some_and(|touched| {
+            touched.seen(Lsn::default(), cont, &Summary::of(&[], &read)) != Lsn::default()
+        })
     }
 }

@@ -4,15 +4,15 @@
 //! A plan is made in one go, against the state before the batch, and carried out right after.
 
 use crate::opens::Handle;
-use crate::reply::Answer;
+use crate::reply::{Answer, Answers};
 use crate::target::{Target, TargetPool};
 use std::rc::Rc;
 use std::time::Duration;
 use types::{Code, ContId, DkeyKind, Epoch, Error, PoolId, Result, Unit};
-use vos::{Lsn, OrphanChange, Payload, Segments, View};
+use vos::{Lsn, OrphanChange, Payload, Segments, Summary, View};
 use wire::link::{Link, LinkKind};
 use wire::obj::{
-    Batch, BatchReply, BulkSums, Cond, Linked, ListScope, Listed, Op, OpReply, Request, Sums, Tail,
+    Batch, BatchReply, BulkSums, Cond, Linked, ListScope, Listed, Op, Request, Sums, Tail,
 };
 use wire::order::Order;
 
@@ -68,178 +68,185 @@ impl Plan<'_> {
 
     /// Appends the encoded [`BatchReply`] without the sums of its bulk, which end it.
     pub fn encode_after(&self, epoch: Epoch, body: &mut Vec<u8>) {
-        let ops: Vec<OpReply<'_>> = self.answers.iter().map(Answer::as_wire).collect();
-        wire::encode_into(&(epoch, ops), body);
+        wire::encode_into(&(epoch, Answers(&self.answers)), body);
     }
 }
 
 impl Target {
-    /// Plans a batch whose conditions hold.
-    pub(crate) fn plan<'a>(&self, ctx: &TargetPool, batch: &Batch<'a>) -> Result<Plan<'a>> {
+    /// Looks at a batch's conditions, at what it answers, and at what it comes down to, in one pass.
+    ///
+    /// Errors: those of [`View::check_each`]; `ReadOnly` or `Inval` for what is no matter of a snapshot.
+    pub(crate) fn check_and_plan<'a>(
+        &self,
+        ctx: &TargetPool,
+        batch: &Batch<'a>,
+        summary: &Summary,
+    ) -> Result<Plan<'a>> {
+        if batch.at != Epoch::ZERO {
+            require_reads_only(batch, summary)?;
+        }
         let view = ctx.shard.view_at(batch.cont, batch.at)?;
-        // What a snapshot shows does not go away: there is nothing to hold open.
-        let registers = batch.at == Epoch::ZERO;
         let mut plan = Plan {
             answers: Vec::with_capacity(batch.ops.len()),
             segments: Segments::cached(),
             seen: Lsn::default(),
             unsettled: 0,
-            writes: None,
+            writes: summary.is_replaced.then(|| Vec::with_capacity(batch.ops.len())),
             orphans: Vec::new(),
             adopted: Vec::new(),
             after: After::default(),
         };
-        if batch.ops.iter().any(|op| op.footprint().is_replaced) {
-            plan.writes = Some(Vec::with_capacity(batch.ops.len()));
-        }
+        view.check_each(&batch.checks, &batch.ops, |op| {
+            let answer = self.plan_op(ctx, &view, batch, op, &mut plan)?;
+            plan.answers.push(answer);
+            Ok(())
+        })?;
+        Ok(plan)
+    }
+
+    /// What one op answers; what it comes down to is added to the plan.
+    fn plan_op<'a>(
+        &self,
+        ctx: &TargetPool,
+        view: &View<'_>,
+        batch: &Batch<'a>,
+        op: &Op<'a>,
+        plan: &mut Plan<'a>,
+    ) -> Result<Answer> {
+        // What a snapshot shows does not go away: there is nothing to hold open.
+        let registers = batch.at == Epoch::ZERO;
         let handle = |unit: Unit| (batch.pool, batch.cont, unit);
-        for op in &batch.ops {
-            let answer = match op {
-                Op::Update { .. }
-                | Op::PunchObj { .. }
-                | Op::PunchDkeys { .. }
-                | Op::PunchDkeysFrom { .. }
-                | Op::PunchAkeys { .. } => {
-                    if let Some(writes) = &mut plan.writes {
-                        writes.push(op.clone());
-                    }
-                    Answer::Done
+        Ok(match op {
+            Op::Update { .. }
+            | Op::PunchObj { .. }
+            | Op::PunchDkeys { .. }
+            | Op::PunchDkeysFrom { .. }
+            | Op::PunchAkeys { .. } => {
+                if let Some(writes) = &mut plan.writes {
+                    writes.push(op.clone());
                 }
-                Op::Fetch { unit, dkey, cond, iods } => {
-                    Answer::Fetched(view.fetch(*unit, dkey, *cond, iods, &mut plan.segments)?)
-                }
-                Op::List { unit, scope, anchor, count_max, bytes_max } => {
-                    let listing = view.list(*unit, *scope, anchor, *count_max, *bytes_max)?;
-                    let follows = matches!(scope, ListScope::Dkeys { follow: true, .. });
-                    let tails = follows.then(|| {
-                        let items = listing.items();
-                        items
-                            .map(|item| {
-                                let (tail, seen, unsettled) =
-                                    self.tail_of_listed(ctx, &view, batch.cont, &item)?;
-                                plan.seen = plan.seen.max(seen);
-                                plan.unsettled = plan.unsettled.max(unsettled);
-                                Some(tail)
-                            })
-                            .collect()
-                    });
-                    Answer::Listed(listing, tails)
-                }
-                Op::Query { unit, flags, dkey, akey } => {
-                    Answer::Found(view.query(*unit, *flags, dkey, akey)?)
-                }
-                Op::Stat { unit } => Answer::Stat(view.stat(*unit)),
-                Op::Open { unit } => {
-                    if registers {
-                        plan.after.opens.push(handle(*unit));
-                    }
-                    Answer::Done
-                }
-                Op::FetchLink { unit, dkey, akey, open } => match view.value(*unit, dkey, akey) {
-                    None => {
-                        Answer::Link { value: None, epoch: Epoch::ZERO, tail: None, opened: false }
-                    }
-                    Some((epoch, value)) => {
-                        let linked = self.linked(ctx, &view, value);
-                        // A transaction that frees what is closed may have looked just now whether this is: who opens waits
-                        // for it, and then sees whether the link is still there.
-                        let is_held = || {
-                            let opens = [Op::Open { unit: linked.unit }];
-                            ctx.shard.conflicts(batch.cont, &[], &opens)
-                        };
-                        let opened = *open && linked.home_here && registers && !is_held();
-                        if opened {
-                            plan.after.opens.push(handle(linked.unit));
-                        }
-                        let tail = linked.all_here.then(|| {
-                            let (seen, unsettled) =
-                                self.newest_of_array(ctx, batch.cont, linked.unit);
+                Answer::Done
+            }
+            Op::Fetch { unit, dkey, cond, iods } => {
+                Answer::Fetched(view.fetch(*unit, dkey, *cond, iods, &mut plan.segments)?)
+            }
+            Op::List { unit, scope, anchor, count_max, bytes_max } => {
+                let listing = view.list(*unit, *scope, anchor, *count_max, *bytes_max)?;
+                let follows = matches!(scope, ListScope::Dkeys { follow: true, .. });
+                let tails = follows.then(|| {
+                    let items = listing.items();
+                    items
+                        .map(|item| {
+                            let (tail, seen, unsettled) =
+                                self.tail_of_listed(ctx, view, batch.cont, &item)?;
                             plan.seen = plan.seen.max(seen);
                             plan.unsettled = plan.unsettled.max(unsettled);
-                            view.tail(linked.unit).unwrap_or_default()
-                        });
-                        Answer::Link { value: Some(value.to_vec()), epoch, tail, opened }
+                            Some(tail)
+                        })
+                        .collect()
+                });
+                Answer::Listed(listing, tails)
+            }
+            Op::Query { unit, flags, dkey, akey } => {
+                Answer::Found(view.query(*unit, *flags, dkey, akey)?)
+            }
+            Op::Stat { unit } => Answer::Stat(view.stat(*unit)),
+            Op::Open { unit } => {
+                if registers {
+                    plan.after.opens.push(handle(*unit));
+                }
+                Answer::Done
+            }
+            Op::FetchLink { unit, dkey, akey, open } => match view.value(*unit, dkey, akey) {
+                None => Answer::Link { value: None, epoch: Epoch::ZERO, tail: None, opened: false },
+                Some((epoch, value)) => {
+                    let linked = self.linked(ctx, view, value);
+                    // A transaction that frees what is closed may have looked just now whether this is: who opens waits
+                    // for it, and then sees whether the link is still there.
+                    let is_held = || {
+                        let opens = [Op::Open { unit: linked.unit }];
+                        ctx.shard.conflicts(batch.cont, &[], &opens)
+                    };
+                    let opened = *open && linked.home_here && registers && !is_held();
+                    if opened {
+                        plan.after.opens.push(handle(linked.unit));
                     }
-                },
-                Op::RemoveLink { unit, dkey, akey } => {
-                    let writes = plan.writes.get_or_insert_default();
-                    match view.value(*unit, dkey, akey) {
-                        None => {
-                            Answer::Removed { value: None, removed: false, linked: Linked::None }
+                    let tail = linked.all_here.then(|| {
+                        let (seen, unsettled) = self.newest_of_array(ctx, batch.cont, linked.unit);
+                        plan.seen = plan.seen.max(seen);
+                        plan.unsettled = plan.unsettled.max(unsettled);
+                        view.tail(linked.unit).unwrap_or_default()
+                    });
+                    Answer::Link { value: Some(value.to_vec()), epoch, tail, opened }
+                }
+            },
+            Op::RemoveLink { unit, dkey, akey } => {
+                let writes = plan.writes.get_or_insert_default();
+                match view.value(*unit, dkey, akey) {
+                    None => Answer::Removed { value: None, removed: false, linked: Linked::None },
+                    Some((_, value)) => {
+                        let linked = self.linked(ctx, view, value);
+                        let value = Some(value.to_vec());
+                        if linked.protected {
+                            Answer::Removed { value, removed: false, linked: Linked::None }
+                        } else {
+                            let dkeys = vec![serde_bytes::Bytes::new(dkey)];
+                            writes.push(Op::PunchDkeys { unit: *unit, cond: Cond::NONE, dkeys });
+                            let linked = match () {
+                                () if linked.unit.is_nil() => Linked::None,
+                                () if !linked.home_here => Linked::Elsewhere,
+                                // Its members are others: a transaction of both.
+                                () if !self.may_free_with(ctx, *unit, linked.unit) => {
+                                    Linked::Elsewhere
+                                }
+                                () => {
+                                    let whole = linked.all_here;
+                                    self.free(plan, view, handle(linked.unit), whole);
+                                    Linked::Freed
+                                }
+                            };
+                            Answer::Removed { value, removed: true, linked }
                         }
-                        Some((_, value)) => {
-                            let linked = self.linked(ctx, &view, value);
-                            let value = Some(value.to_vec());
-                            if linked.protected {
-                                Answer::Removed { value, removed: false, linked: Linked::None }
-                            } else {
-                                let dkeys = vec![serde_bytes::Bytes::new(dkey)];
-                                writes.push(Op::PunchDkeys {
-                                    unit: *unit,
-                                    cond: Cond::NONE,
-                                    dkeys,
-                                });
-                                let linked = match () {
-                                    () if linked.unit.is_nil() => Linked::None,
-                                    () if !linked.home_here => Linked::Elsewhere,
-                                    // Its members are others: a transaction of both.
-                                    () if !self.may_free_with(ctx, *unit, linked.unit) => {
-                                        Linked::Elsewhere
-                                    }
-                                    () => {
-                                        let whole = linked.all_here;
-                                        self.free(&mut plan, &view, handle(linked.unit), whole);
-                                        Linked::Freed
-                                    }
-                                };
-                                Answer::Removed { value, removed: true, linked }
-                            }
-                        }
                     }
                 }
-                Op::PunchUnlessOpen { unit } => {
-                    let whole = self.is_whole_here(ctx, &view, *unit);
-                    self.free(&mut plan, &view, handle(*unit), whole);
-                    Answer::Done
+            }
+            Op::PunchUnlessOpen { unit } => {
+                let whole = self.is_whole_here(ctx, view, *unit);
+                self.free(plan, view, handle(*unit), whole);
+                Answer::Done
+            }
+            Op::FreeClosed { unit } => {
+                if self.opens.borrow().is_open(&handle(*unit)) || self.awaits_openers(batch.pool) {
+                    let text = "a client holds the object open, or may say so yet after a restart";
+                    return Err(Error::new(Code::Busy, text));
                 }
-                Op::FreeClosed { unit } => {
-                    if self.opens.borrow().is_open(&handle(*unit))
-                        || self.awaits_openers(batch.pool)
-                    {
-                        let text =
-                            "a client holds the object open, or may say so yet after a restart";
-                        return Err(Error::new(Code::Busy, text));
-                    }
-                    plan.orphans.push(OrphanChange::Add(*unit));
-                    plan.after.linger.push(handle(*unit));
-                    plan.after.reap.push(handle(*unit));
-                    Answer::Done
+                plan.orphans.push(OrphanChange::Add(*unit));
+                plan.after.linger.push(handle(*unit));
+                plan.after.reap.push(handle(*unit));
+                Answer::Done
+            }
+            Op::ListRuns { unit, chunk_records, within, count_max } => {
+                let count_max = (*count_max).min(RUNS_MAX) as usize;
+                let (runs, to) = view.runs(*unit, *chunk_records, *within, count_max)?;
+                Answer::Runs(runs, to)
+            }
+            Op::Adopt { unit } => {
+                // What is being freed may have lost parts on other targets.
+                let is_going = self.reaping.borrow().contains(&handle(*unit));
+                if is_going || !ctx.shard.is_orphan(batch.cont, *unit) {
+                    return Err(Error::new(
+                        Code::NonExist,
+                        "the file without a name has been freed",
+                    ));
                 }
-                Op::ListRuns { unit, chunk_records, within, count_max } => {
-                    let count_max = (*count_max).min(RUNS_MAX) as usize;
-                    let (runs, to) = view.runs(*unit, *chunk_records, *within, count_max)?;
-                    Answer::Runs(runs, to)
-                }
-                Op::Adopt { unit } => {
-                    // What is being freed may have lost parts on other targets.
-                    let is_going = self.reaping.borrow().contains(&handle(*unit));
-                    if is_going || !ctx.shard.is_orphan(batch.cont, *unit) {
-                        return Err(Error::new(
-                            Code::NonExist,
-                            "the file without a name has been freed",
-                        ));
-                    }
-                    plan.orphans.push(OrphanChange::Remove(*unit));
-                    plan.adopted.push(*unit);
-                    Answer::Done
-                }
-                Op::Append { .. } => {
-                    return Err(Error::inval("an append is in no transaction"));
-                }
-            };
-            plan.answers.push(answer);
-        }
-        Ok(plan)
+                plan.orphans.push(OrphanChange::Remove(*unit));
+                plan.adopted.push(*unit);
+                Answer::Done
+            }
+            Op::Append { .. } => {
+                return Err(Error::inval("an append is in no transaction"));
+            }
+        })
     }
 
     /// Frees an object whose home is here: at once if nobody holds it open and all of it is
@@ -522,6 +529,16 @@ impl Target {
         ctx.shard.durable(lsn).await?;
         sent.settled().await
     }
+}
+
+fn require_reads_only(batch: &Batch<'_>, summary: &Summary) -> Result<()> {
+    if summary.writes {
+        return Err(Error::new(Code::ReadOnly, "a snapshot cannot be changed"));
+    }
+    if !batch.checks.is_empty() {
+        return Err(Error::inval("a snapshot does not change: there is nothing to check"));
+    }
+    Ok(())
 }
 
 struct LinkedObject {

@@ -20,6 +20,7 @@ use wire::event::{EventCode, Happened};
 use wire::map::PoolMap;
 use wire::member::{MemberAsk, UnitList};
 use wire::obj::{Batch, Op};
+use wire::walk::walk;
 
 /// Pause before another try.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -196,12 +197,12 @@ impl Target {
         if !ctx.shard.lacks_pages_of(batch.cont) {
             return Ok(());
         }
-        let units = batch.ops.iter().map(Op::unit).chain(batch.checks.iter().map(|of| of.unit));
+        let units = walk(&batch.ops).map(Op::unit).chain(batch.checks.iter().map(|of| of.unit));
         for unit in units.filter(|unit| !ctx.is_of_one(*unit)) {
             ctx.shard.require_pages_of(batch.cont, unit)?;
         }
         // These look at objects that they do not name.
-        match batch.ops.iter().any(|op| op.footprint().follows()) {
+        match walk(&batch.ops).any(|op| op.footprint().follows()) {
             true => Err(lacks_pages()),
             false => Ok(()),
         }

@@ -1,5 +1,6 @@
 //! Answers of ops before they are encoded.
 
+use serde::{Serialize, Serializer};
 use types::Epoch;
 use vos::{FetchedOwned, FoundOwned, Listing};
 use wire::obj::{Linked, Listed, ObjectStat, OpReply, Tail};
@@ -58,5 +59,14 @@ impl Answer {
             }
             Answer::Runs(runs, to) => OpReply::Runs { runs: runs.clone(), to: *to },
         }
+    }
+}
+
+/// Answers as they are encoded: a list of [`OpReply`]s.
+pub(crate) struct Answers<'a>(pub &'a [Answer]);
+
+impl Serialize for Answers<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().map(Answer::as_wire))
     }
 }

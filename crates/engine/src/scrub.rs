@@ -22,6 +22,7 @@ use vos::{BadMark, Holder, ScrubProgress, Segments};
 use wire::event::{EventCode, Happened};
 use wire::obj::{Batch, Op};
 use wire::scrub::{BadHolder, BadPlace, FoundBy, PLACE_COUNT_MAX, Scrub, ScrubStat};
+use wire::walk::walk;
 
 /// A pass begins this long after the one before began.
 const PERIOD: Duration = Duration::from_secs(24 * 3600);
@@ -295,7 +296,7 @@ impl Target {
         ctx.shard.ready_at(batch.cont, batch.at, &[], &batch.ops).await?;
         {
             let view = ctx.shard.view_at(batch.cont, batch.at)?;
-            for op in &batch.ops {
+            for op in walk(&batch.ops) {
                 let Op::Fetch { unit, dkey, cond, iods } = op else { continue };
                 match view.fetch(*unit, dkey, *cond, iods, &mut segments) {
                     // It is known already.

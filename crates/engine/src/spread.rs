@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
 use types::{Code, ContId, Epoch, Error, Key, PoolId, Result, Unit, hash, limits};
-use vos::{FetchedValue, Segments};
+use vos::{FetchedValue, Segments, Summary};
 use wire::link;
 use wire::obj::{
     Batch, Cond, FetchIod, FetchWant, ListScope, Listed, Op, ReadCheck, ReadScope, Sums, UpdateIod,
@@ -68,17 +68,20 @@ struct Lot {
 }
 
 impl Target {
-    /// Begins to spread what has become too large with these ops, or was left half spread, if that has not begun. In the step in which they
-    /// take effect or are held, or are answered.
+    /// Begins to spread what has become too large with a batch, or was left half spread, if that has not begun. In the step in which it
+    /// takes effect or is held, or is answered.
     pub(crate) fn spread_soon(
         self: &Rc<Self>,
         pool: PoolId,
         ctx: &Rc<TargetPool>,
         cont: ContId,
-        ops: &[Op<'_>],
+        batch: &Summary,
     ) {
-        let is_first = |op: &&Op<'_>| op.unit().group == 0 && op.oid().spreads();
-        let mut grown = ops.iter().filter(is_first).map(Op::unit).peekable();
+        if !batch.spreads {
+            return;
+        }
+        let units = batch.units.iter().map(|named| named.unit);
+        let mut grown = units.filter(|unit| unit.group == 0 && unit.object.spreads()).peekable();
         if grown.peek().is_none() {
             return;
         }

@@ -23,9 +23,9 @@ use std::pin::pin;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 use types::{Code, ContId, Error, PoolId, Result, TargetId, Unit};
-use vos::{Lsn, Segments, Unsettled};
+use vos::{Lsn, Segments, Summary, Unsettled};
 use wire::map::PoolMap;
-use wire::obj::{Cond, Op, ReadCheck, Request};
+use wire::obj::{Cond, Op, Request};
 use wire::order::{Order, OrderAt, Orders, OrdersDone};
 use wire::store::StreamStat;
 
@@ -235,14 +235,14 @@ impl Streams {
 
     /// The newest order that is not settled and that a batch can see, whether it succeeds or fails; 0 when there is
     /// none. To be asked in the step that looks; the answer leaves after [`Streams::wait_for`].
-    pub fn newest_seen(&self, cont: ContId, checks: &[ReadCheck<'_>], ops: &[Op<'_>]) -> u64 {
+    pub fn newest_seen(&self, cont: ContId, batch: &Summary) -> u64 {
         if self.unsettled.borrow().is_empty() {
             return 0;
         }
         let (mut unsettled, settled) = (self.unsettled.borrow_mut(), Lsn(self.settled()));
         match unsettled.settle(settled) {
             true => 0,
-            false => unsettled.seen(settled, cont, checks, ops).0,
+            false => unsettled.seen(settled, cont, batch).0,
         }
     }
 
@@ -399,7 +399,8 @@ pub(crate) struct Watch<'a> {
 impl Watch<'_> {
     /// True when an order has changed what an op reads.
     pub fn has_changed(&self, cont: ContId, read: Op<'_>) -> bool {
-        self.streams.watched.borrow().seen(self.from, cont, &[], &[read]) > self.from
+        let read = Summary::of(&[], &[read]);
+        self.streams.watched.borrow().seen(self.from, cont, &read) > self.from
     }
 }
 
@@ -436,23 +437,56 @@ impl Target {
         let Some(group) = group.filter(|group| !group.followers.is_empty()) else {
             return Sent::NOWHERE;
         };
+        let mut places = Vec::new();
+        if let (Order::Decide { .. }, Some((cont, ops))) = (order, changed) {
+            changed_by(cont, ops, &mut |place| places.push(place));
+        }
+        // Readers see no difference, but an image from before it is not what the member has after it.
+        if let Order::Fold { cont, unit, dkey, .. } = order
+            && ctx.streams.watcher_count.get() > 0
+        {
+            let dkeys = vec![serde_bytes::Bytes::new(dkey)];
+            let op = Op::PunchDkeys { unit: *unit, cond: Cond::NONE, dkeys };
+            let number = Lsn(ctx.streams.last.get() + 1);
+            ctx.streams.watched.borrow_mut().note_ops(number, *cont, &[op]);
+        }
+        self.queue(pool, ctx, group, wire::encode(order), places, bulk.into(), changed)
+    }
+
+    /// The same for an [`Order::Apply`] or [`Order::Prepare`] that is encoded already.
+    pub(crate) fn ship_encoded(
+        self: &Rc<Self>,
+        pool: PoolId,
+        ctx: &Rc<TargetPool>,
+        group: Option<&Group>,
+        order: Vec<u8>,
+        bulk: Bulk,
+        changed: Option<(ContId, &[Op<'_>])>,
+    ) -> Sent {
+        match group.filter(|group| !group.followers.is_empty()) {
+            Some(group) => self.queue(pool, ctx, group, order, Vec::new(), bulk, changed),
+            None => Sent::NOWHERE,
+        }
+    }
+
+    /// Queues an order for all followers of a group. `places`: see [`Given::places`].
+    #[expect(clippy::too_many_arguments, reason = "what an order consists of")]
+    fn queue(
+        self: &Rc<Self>,
+        pool: PoolId,
+        ctx: &Rc<TargetPool>,
+        group: &Group,
+        order: Vec<u8>,
+        places: Vec<Place>,
+        bulk: Bulk,
+        changed: Option<(ContId, &[Op<'_>])>,
+    ) -> Sent {
         let streams = &ctx.streams;
         let number = streams.last.get() + 1;
         streams.last.set(number);
         let (sender, settled) = oneshot::channel();
         let left = group.followers.clone();
-        let mut places = Vec::new();
-        if let (Order::Decide { .. }, Some((cont, ops))) = (order, changed) {
-            changed_by(cont, ops, &mut |place| places.push(place));
-        }
-        let folded = match order {
-            Order::Fold { cont, unit, dkey, .. } => {
-                let dkeys = vec![serde_bytes::Bytes::new(dkey)];
-                Some((*cont, Op::PunchDkeys { unit: *unit, cond: Cond::NONE, dkeys }))
-            }
-            _ => None,
-        };
-        let (order, bulk) = (Rc::new(wire::encode(order)), Rc::new(bulk.into()));
+        let (order, bulk) = (Rc::new(order), Rc::new(bulk));
         let given = Some(Given { of: group.of, order: order.clone(), places });
         // Without a sender whoever waits is told that nothing is known.
         let waiting = (!streams.has_ended.get()).then_some(sender);
@@ -465,10 +499,6 @@ impl Target {
             if streams.watcher_count.get() > 0 {
                 streams.watched.borrow_mut().note_ops(Lsn(number), cont, ops);
             }
-        }
-        // Readers see no difference, but an image from before it is not what the member has after it.
-        if let Some((cont, op)) = folded.filter(|_| streams.watcher_count.get() > 0) {
-            streams.watched.borrow_mut().note_ops(Lsn(number), cont, &[op]);
         }
         let followers = if streams.has_ended.get() { &[] } else { &group.followers[..] };
         for member in followers {

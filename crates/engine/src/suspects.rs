@@ -19,7 +19,7 @@ use std::time::Duration;
 use types::{Code, ContId, Error, PoolId, Result, TargetId, Unit};
 use wire::map::PoolMap;
 use wire::member::MemberAsk;
-use wire::obj::{Batch, Cond, Op, TxId};
+use wire::obj::{Cond, Op, TxId};
 use wire::order::{Order, OrderOrigin};
 
 /// Pauses before another try: the first, and where doubling ends.

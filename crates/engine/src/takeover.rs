@@ -16,8 +16,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 use types::{Code, ContId, Error, Result, TargetId, Unit};
+use vos::Summary;
 use wire::member::MemberAsk;
-use wire::obj::{Op, ReadCheck};
+use wire::obj::ReadCheck;
 
 /// A follower that has something left keeps the question so long; then it is asked again.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(5);
@@ -65,16 +66,16 @@ impl Takeover {
 impl Target {
     /// Ends when nothing that a lost leader left stands in the way of changing what some ops change, at `until` at the latest.
     ///
-    /// Errors: as [`Target::group_of_ops`]; `TimedOut`.
+    /// Errors: as [`Target::group_of_units`]; `TimedOut`.
     pub(crate) async fn settled_before_change(
         self: &Rc<Self>,
         ctx: &Rc<TargetPool>,
         cont: ContId,
         checks: &[ReadCheck<'_>],
-        ops: &[Op<'_>],
+        batch: &Summary,
         until: Duration,
     ) -> Result<()> {
-        while let Some(left) = self.left_of_others(ctx, cont, checks, ops)? {
+        while let Some(left) = self.left_of_others(ctx, cont, checks, batch)? {
             let now = self.env.now();
             if now >= until {
                 let text = match left {
@@ -101,9 +102,9 @@ impl Target {
         ctx: &TargetPool,
         cont: ContId,
         checks: &[ReadCheck<'_>],
-        ops: &[Op<'_>],
+        batch: &Summary,
     ) -> Result<bool> {
-        Ok(self.left_of_others(ctx, cont, checks, ops)?.is_none())
+        Ok(self.left_of_others(ctx, cont, checks, batch)?.is_none())
     }
 
     fn left_of_others(
@@ -111,14 +112,15 @@ impl Target {
         ctx: &TargetPool,
         cont: ContId,
         checks: &[ReadCheck<'_>],
-        ops: &[Op<'_>],
+        batch: &Summary,
     ) -> Result<Option<Left>> {
         let is_settled = ctx.takeover.awaited.borrow().is_empty() && ctx.suspects.is_empty();
-        if is_settled || !ops.iter().any(|op| op.is_write()) {
+        if is_settled || !batch.writes {
             return Ok(None);
         }
-        let Some(group) = self.group_of_ops(ctx, checks, ops)? else { return Ok(None) };
-        let mut units = ops.iter().map(Op::unit).chain(checks.iter().map(|check| check.unit));
+        let Some(group) = self.group_of_units(ctx, checks, &batch.units)? else { return Ok(None) };
+        let of_ops = batch.units.iter().map(|named| named.unit);
+        let mut units = of_ops.chain(checks.iter().map(|check| check.unit));
         if units.any(|unit| ctx.suspects.has_any_of(cont, unit)) {
             return Ok(Some(Left::Here));
         }

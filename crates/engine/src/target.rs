@@ -31,7 +31,7 @@ use std::time::Duration;
 use transport::{Handoff, Incoming, ServerConn};
 use types::map::{HashMap, HashSet};
 use types::{ClientId, Code, ContId, Epoch, Error, PoolId, Result, TargetId};
-use vos::{Payload, Store};
+use vos::{Payload, Store, Summary};
 use wire::event::{EventCode, Happened};
 use wire::hello::HelloReply;
 use wire::measure::Measures;
@@ -550,7 +550,12 @@ impl Target {
 
     /// As [`PoolShard::stage`]; one that is full says which target it is.
     pub(crate) fn stage(&self, ctx: &TargetPool, ops: &[Op<'_>]) -> Result<Payload> {
-        ctx.shard.stage(ops).map_err(|error| match error.code {
+        self.stage_for(ctx, &Summary::of(&[], ops))
+    }
+
+    /// The same for what a summary is known of.
+    pub(crate) fn stage_for(&self, ctx: &TargetPool, batch: &Summary) -> Result<Payload> {
+        ctx.shard.stage_for(batch).map_err(|error| match error.code {
             Code::NoSpace => {
                 ctx.condition.note_refusal();
                 error.context(format!("target {}", self.id))

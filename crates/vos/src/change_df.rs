@@ -41,6 +41,21 @@ pub(crate) fn each_fresh_run(change: &ChangeDf<'_>, mut each: impl FnMut(Run)) {
     }
 }
 
+impl ChangeDf<'_> {
+    /// What it changes: a dkey of a unit, or several of them, perhaps all (`None`).
+    pub(crate) fn place(&self) -> (Unit, Option<&[u8]>) {
+        match *self {
+            ChangeDf::Single { unit, dkey, .. }
+            | ChangeDf::SingleRuns { unit, dkey, .. }
+            | ChangeDf::Records { unit, dkey, .. }
+            | ChangeDf::PunchRecords { unit, dkey, .. }
+            | ChangeDf::PunchDkey { unit, dkey }
+            | ChangeDf::PunchAkey { unit, dkey, .. } => (unit, Some(dkey)),
+            ChangeDf::PunchObj { unit } | ChangeDf::PunchDkeysFrom { unit, .. } => (unit, None),
+        }
+    }
+}
+
 /// A change from the log is one the index can take; damage must not become a panic.
 pub(crate) fn check_change(change: &ChangeDf<'_>) -> Result<()> {
     let bad = |why: &str| Error::new(Code::Csum, format!("log record: {why}"));

@@ -1,6 +1,6 @@
 //! From the wire's ops to changes of the index, and what may be wrong with ops.
 //!
-//! Invariant: for ops that passed [`check_ops`], and pieces reserved for them, [`walk`] gives
+//! Invariant: for ops that passed [`check_shape`], and pieces reserved for them, [`walk`] gives
 //! the same changes every time: now, at replay of a prepared transaction, on any machine.
 
 use types::{DkeyKind, Error, Result, Unit, limits};
@@ -10,58 +10,57 @@ use crate::keys::{check_dkey, check_key};
 use crate::payload::Piece;
 use crate::record::{ChangeDf, PlaceDf, RunDf};
 
-/// Checks what can be checked without the index: key lengths, sizes, ranges.
-pub(crate) fn check_ops(ops: &[Op<'_>]) -> Result<()> {
+/// Checks what can be checked without the index: key lengths, sizes, ranges. Returns the bytes of an op in the bulk.
+pub(crate) fn check_shape(op: &Op<'_>) -> Result<u64> {
+    let unit = op.unit();
     let mut bulk_bytes: u64 = 0;
-    for op in ops {
-        let unit = op.unit();
-        match op {
-            Op::Update { dkey, iods, .. } => {
-                check_dkey(unit, dkey)?;
-                for iod in iods {
-                    check_key(iod.akey)?;
-                    let bytes = check_value(&iod.value)?;
-                    bulk_bytes = bulk_bytes.saturating_add(bytes);
-                }
+    match op {
+        Op::Update { dkey, iods, .. } => {
+            check_dkey(unit, dkey)?;
+            for iod in iods {
+                check_key(iod.akey)?;
+                let bytes = check_value(&iod.value)?;
+                bulk_bytes = bulk_bytes.saturating_add(bytes);
             }
-            Op::Fetch { dkey, iods, .. } => {
-                check_dkey(unit, dkey)?;
-                for iod in iods {
-                    check_key(iod.akey)?;
-                }
-            }
-            Op::PunchDkeys { dkeys, .. } => {
-                for dkey in dkeys {
-                    check_dkey(unit, dkey)?;
-                }
-            }
-            Op::PunchAkeys { dkey, .. } => check_dkey(unit, dkey)?,
-            Op::PunchDkeysFrom { .. } if unit.dkey_kind() != DkeyKind::U64 => {
-                return Err(Error::inval(format!("object {unit} has no integer dkeys")));
-            }
-            // What these name is looked for, never stored.
-            Op::PunchObj { .. }
-            | Op::PunchDkeysFrom { .. }
-            | Op::List { .. }
-            | Op::Query { .. }
-            | Op::Stat { .. }
-            | Op::FetchLink { .. }
-            | Op::RemoveLink { .. }
-            | Op::Open { .. }
-            | Op::PunchUnlessOpen { .. }
-            | Op::Append { .. }
-            | Op::ListRuns { .. }
-            | Op::Adopt { .. }
-            | Op::FreeClosed { .. } => {}
         }
+        Op::Fetch { dkey, iods, .. } => {
+            check_dkey(unit, dkey)?;
+            for iod in iods {
+                check_key(iod.akey)?;
+            }
+        }
+        Op::PunchDkeys { dkeys, .. } => {
+            for dkey in dkeys {
+                check_dkey(unit, dkey)?;
+            }
+        }
+        Op::PunchAkeys { dkey, .. } => check_dkey(unit, dkey)?,
+        Op::PunchDkeysFrom { .. } if unit.dkey_kind() != DkeyKind::U64 => {
+            return Err(Error::inval(format!("object {unit} has no integer dkeys")));
+        }
+        // What these name is looked for, never stored.
+        Op::PunchObj { .. }
+        | Op::PunchDkeysFrom { .. }
+        | Op::List { .. }
+        | Op::Query { .. }
+        | Op::Stat { .. }
+        | Op::FetchLink { .. }
+        | Op::RemoveLink { .. }
+        | Op::Open { .. }
+        | Op::PunchUnlessOpen { .. }
+        | Op::Append { .. }
+        | Op::ListRuns { .. }
+        | Op::Adopt { .. }
+        | Op::FreeClosed { .. } => {}
     }
-    if bulk_bytes > limits::BULK_BYTES_MAX as u64 {
-        return Err(Error::inval(format!(
-            "{bulk_bytes} bytes in one request are over the limit of {}",
-            limits::BULK_BYTES_MAX
-        )));
-    }
-    Ok(())
+    Ok(bulk_bytes)
+}
+
+pub(crate) fn too_much(bulk_bytes: u64) -> Error {
+    Error::inval(format!(
+        "{bulk_bytes} bytes in one request are over the limit of {}",
+        limits::BULK_BYTES_MAX
+    ))
 }
 
 /// Checks a value; returns its bytes in the bulk.
@@ -121,7 +120,7 @@ pub(crate) fn walk<'a>(
     each: &mut dyn FnMut(ChangeDf<'a>),
 ) -> Result<()> {
     let mut pieces = pieces.iter();
-    for op in ops {
+    for op in wire::walk::walk(ops) {
         match *op {
             Op::Update { unit, dkey, ref iods, .. } => {
                 for iod in iods {
@@ -325,7 +324,7 @@ mod tests {
             let at = op.footprint();
             let mut count = 0;
             let pieces = pieces(&at);
-            walk(std::slice::from_ref(&op), &pieces, &mut |change| {
+            super::walk(std::slice::from_ref(&op), &pieces, &mut |change| {
                 assert!(is_within(&change, &at), "{name}: {change:?} is not within {at:?}");
                 count += 1;
             })

@@ -10,7 +10,8 @@ use smallvec::SmallVec;
 use types::{ClientId, Code, ContId, Epoch, Error, HostProcess, Result, Unit};
 use wire::HeldBatch;
 use wire::cell::Stripe;
-use wire::obj::{Batch, Op, ReadCheck, TxId, TxOutcome};
+use wire::obj::{Batch, Op, TxId, TxOutcome};
+use wire::walk::walk;
 
 use crate::Lsn;
 use crate::aggregate::Fragments;
@@ -32,6 +33,7 @@ use crate::record::{
 use crate::retry::RetryWindow;
 use crate::scrub::ScrubProgress;
 use crate::space::{Run, Space};
+use crate::summary::Summary;
 use crate::sums::{SumPolicy, SumTable};
 
 /// A held part of a transaction.
@@ -42,6 +44,10 @@ pub(crate) struct Prepared {
     /// What is to take effect, with its conditions.
     pub batch: Rc<HeldBatch>,
     pub pieces: SmallVec<[Piece; 1]>,
+    /// It is about an object of a class with an erasure code.
+    pub has_code: bool,
+    /// Objects that are freed with it unless they are open, and those that are so no more.
+    freed: Vec<OrphanChange>,
     claims: Vec<Claim>,
 }
 
@@ -80,6 +86,29 @@ pub(crate) struct Contents {
     pub scrub: ScrubProgress,
     /// Sums as replay finds them; the allocator has them from then on.
     pub replayed_sums: SumTable,
+}
+
+/// What becomes of an object with an operation of a part, when it takes effect.
+fn freed_by(op: &Op<'_>) -> Option<OrphanChange> {
+    match op {
+        Op::PunchUnlessOpen { unit } => Some(OrphanChange::Add(*unit)),
+        Op::Adopt { unit } => Some(OrphanChange::Remove(*unit)),
+        Op::Update { .. }
+        | Op::Fetch { .. }
+        | Op::PunchObj { .. }
+        | Op::PunchDkeys { .. }
+        | Op::PunchDkeysFrom { .. }
+        | Op::PunchAkeys { .. }
+        | Op::List { .. }
+        | Op::Query { .. }
+        | Op::Stat { .. }
+        | Op::FetchLink { .. }
+        | Op::RemoveLink { .. }
+        | Op::Open { .. }
+        | Op::Append { .. }
+        | Op::ListRuns { .. }
+        | Op::FreeClosed { .. } => None,
+    }
 }
 
 impl Contents {
@@ -162,47 +191,40 @@ impl Contents {
         pieces: SmallVec<[Piece; 1]>,
     ) {
         let Batch { checks, ops, .. } = batch.batch();
-        let mut claims = Vec::new();
-        locks::claims(checks, ops, &mut |claim| claims.push(claim));
+        let mut claims: Vec<Claim> = checks.iter().map(locks::claim_of_check).collect();
+        let (mut freed, mut has_code) = (Vec::new(), false);
+        for op in walk(ops) {
+            locks::claims_of_op(op, &op.footprint(), &mut |claim| claims.push(claim));
+            has_code |= op.oid().cells().is_some();
+            freed.extend(freed_by(op));
+        }
         for claim in &claims {
             self.locks.lock(cont, claim);
         }
         let batch = Rc::new(batch);
-        self.prepared.insert(tx, Prepared { coordinator, cont, batch, pieces, claims });
+        let part = Prepared { coordinator, cont, batch, pieces, has_code, freed, claims };
+        self.prepared.insert(tx, part);
     }
 
-    /// True when these locks keep checks and ops from being carried out.
-    pub(crate) fn is_held_by(
-        &self,
-        locks: &LockTable,
-        cont: ContId,
-        checks: &[ReadCheck<'_>],
-        ops: &[Op<'_>],
-    ) -> bool {
-        let mut is_held = false;
-        locks::claims(checks, ops, &mut |claim| {
+    /// True when these locks keep a batch from being carried out.
+    pub(crate) fn is_held_by(&self, locks: &LockTable, cont: ContId, batch: &Summary) -> bool {
+        batch.claims.iter().any(|claim| {
             // An object that is about to be made is neither there nor absent.
             let is_unborn = || {
                 claim.wants_existence()
                     && locks.writes_dkeys(cont, claim.unit)
                     && self.index.conts.get(&cont).and_then(|all| all.object(claim.unit)).is_none()
             };
-            is_held |= locks.conflicts(cont, &claim) || is_unborn();
-        });
-        is_held
+            locks.conflicts(cont, claim) || is_unborn()
+        })
     }
 
     /// The first prepared transaction whose locks do so.
-    pub(crate) fn holder_of(
-        &self,
-        cont: ContId,
-        checks: &[ReadCheck<'_>],
-        ops: &[Op<'_>],
-    ) -> Option<TxId> {
+    pub(crate) fn holder_of(&self, cont: ContId, batch: &Summary) -> Option<TxId> {
         let holds = |part: &Prepared| {
             let mut locks = LockTable::default();
             part.claims.iter().for_each(|claim| locks.lock(part.cont, claim));
-            self.is_held_by(&locks, cont, checks, ops)
+            self.is_held_by(&locks, cont, batch)
         };
         self.prepared.iter().find(|(_, part)| holds(part)).map(|(tx, _)| *tx)
     }
@@ -227,28 +249,7 @@ impl Contents {
                     fragments.note(cont, &change);
                     index.apply(cont, epoch, &change, effects);
                 })?;
-                let freed: Vec<OrphanChange> = ops
-                    .iter()
-                    .filter_map(|op| match op {
-                        Op::PunchUnlessOpen { unit } => Some(OrphanChange::Add(*unit)),
-                        Op::Adopt { unit } => Some(OrphanChange::Remove(*unit)),
-                        Op::Update { .. }
-                        | Op::Fetch { .. }
-                        | Op::PunchObj { .. }
-                        | Op::PunchDkeys { .. }
-                        | Op::PunchDkeysFrom { .. }
-                        | Op::PunchAkeys { .. }
-                        | Op::List { .. }
-                        | Op::Query { .. }
-                        | Op::Stat { .. }
-                        | Op::FetchLink { .. }
-                        | Op::RemoveLink { .. }
-                        | Op::Open { .. }
-                        | Op::Append { .. }
-                        | Op::ListRuns { .. }
-                        | Op::FreeClosed { .. } => None,
-                    })
-                    .collect();
+                let freed = part.freed.clone();
                 self.saw_epoch(epoch);
                 self.note(cont, None, &freed);
                 self.note(cont, origin, orphans);
@@ -312,7 +313,7 @@ impl Contents {
             RecordDf::Decide { tx, outcome, origin, orphans } => {
                 if let Some(part) = self.prepared.get(&tx) {
                     let ops = &part.batch.batch().ops;
-                    changes::check_ops(ops)?;
+                    Summary::of(&[], ops).needs()?;
                     changes::check_pieces(ops, &part.pieces)?;
                 }
                 self.decide(tx, outcome, origin, &orphans, &mut effects)?;

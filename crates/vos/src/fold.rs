@@ -8,7 +8,8 @@ use std::collections::BTreeSet;
 use types::{ContId, Epoch, Result, Unit, limits};
 use wire::cell::{CELL_NAME_BYTES, Stripe, StripeOf};
 use wire::footprint::{Brings, Changes};
-use wire::obj::{Batch, Cond, Op, TxId, UpdateValue};
+use wire::obj::{Cond, Op, TxId, UpdateValue};
+use wire::walk::walk;
 
 use crate::Lsn;
 use crate::index::extent::{ArrayValue, Place};
@@ -17,7 +18,7 @@ use crate::index::past::PastValue;
 use crate::index::slot::AkeyRef;
 use crate::index::versions::Versions;
 use crate::payload::Payload;
-use crate::record::RecordDf;
+use crate::record::{ChangeDf, PlaceDf, RecordDf};
 use crate::shard::PoolShard;
 
 /// A stripe that can be folded.
@@ -76,10 +77,38 @@ impl PoolShard {
         }
     }
 
+    /// Notes what follows from a change beside it, before it is logged: that its unit is of a group of several members, and what may be
+    /// folded.
+    pub(crate) fn note_change(&self, cont: ContId, change: &ChangeDf<'_>) {
+        let (unit, dkey) = change.place();
+        if unit.object.is_alone() {
+            return;
+        }
+        self.note_copies(unit);
+        let may_be_folded = match change {
+            ChangeDf::Records { place: PlaceDf::Coded(_), .. } => false,
+            ChangeDf::Single { .. }
+            | ChangeDf::SingleRuns { .. }
+            | ChangeDf::Records { .. }
+            | ChangeDf::PunchRecords { .. }
+            // Of an image that was installed.
+            | ChangeDf::PunchDkey { .. } => true,
+            ChangeDf::PunchObj { .. }
+            | ChangeDf::PunchDkeysFrom { .. }
+            | ChangeDf::PunchAkey { .. } => false,
+        };
+        if let Some(dkey) = dkey.filter(|_| may_be_folded)
+            && !unit.is_cell()
+            && unit.object.cells().is_some()
+        {
+            self.note_fold_of(cont, unit, dkey);
+        }
+    }
+
     /// Notes what a held part writes.
     pub(crate) fn note_folds_of_part(&self, tx: TxId) {
-        if let Some((cont, part)) = self.prepared_batch(tx) {
-            part.batch().ops.iter().for_each(|op| self.note_fold(cont, op));
+        if let Some(part) = self.state.borrow().prepared.get(&tx).filter(|part| part.has_code) {
+            walk(&part.batch.batch().ops).for_each(|op| self.note_fold(part.cont, op));
         }
     }
 

@@ -25,7 +25,7 @@ use crate::index::slot::Single;
 use crate::index::versions::Versions;
 use crate::keys;
 use crate::likeness::{Kind, Told};
-use crate::payload::{Payload, Piece};
+use crate::payload::{Needs, Payload, Piece};
 use crate::record::{ChangeDf, FactsDf, InstallDf, PlaceDf, RecordDf, TouchDf};
 use crate::segments::Segments;
 use crate::shard::PoolShard;
@@ -511,7 +511,7 @@ impl PoolShard {
         }];
         self.ready(cont, &[], &ops).await?;
         let policy = self.view(cont)?.cont.sums;
-        let payload = self.fill(&image, &ops, policy)?;
+        let payload = self.fill(&image, &ops[0], policy)?;
         self.let_others_go_on(bytes).await;
         let payload = write(payload).await?;
         // Loading may have to wait; what is loaded stays until the next await.
@@ -527,7 +527,8 @@ impl PoolShard {
             Some(is_same) => Some(self.timeline_of_same(cont, &image, is_same)?),
         };
         let counts = piece_counts(&image, &payload);
-        self.note_copies(cont, &ops);
+        self.note_copies(unit);
+        self.note_fold(cont, &ops[0]);
         let (pieces, sums) = payload.commit();
         let mut install = changes_of(&image, &pieces, &counts, cont)?;
         install.sums = sums_df(&pieces, &sums);
@@ -585,12 +586,15 @@ impl PoolShard {
     fn fill(
         &self,
         image: &ImageDf<'_>,
-        ops: &[Op<'_>],
+        op: &Op<'_>,
         policy: crate::sums::SumPolicy,
     ) -> Result<Payload> {
-        self.check_room(ops)?;
+        let at = op.footprint();
+        self.check_room(at.takes_room())?;
+        let mut needs = Needs::default();
+        needs.add(&at.brings);
         let used = self.state.borrow().index.scm_bytes;
-        let mut payload = Payload::reserve(&self.core, used, ops)?;
+        let mut payload = Payload::reserve(&self.core, used, &needs)?;
         let mut values = image.values.iter().map(ValueDf::data).filter(|data| !data.is_empty());
         let mut left: &[u8] = b"";
         // No buffer is of two values.

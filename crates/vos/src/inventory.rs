@@ -5,7 +5,6 @@
 //! ([`crate::image`]). What only snapshots see is listed, too.
 
 use types::{Code, ContId, CsumKind, Epoch, Error, Result, Unit, hash};
-use wire::obj::Op;
 
 use crate::index::at::{ArrayRef, ObjectAt};
 use crate::index::extent::Place;
@@ -44,10 +43,9 @@ impl PoolShard {
         Ok(())
     }
 
-    /// Notes that what these ops change is of groups of several members, if it is, before they are logged.
-    pub(crate) fn note_copies(&self, cont: ContId, ops: &[Op<'_>]) {
-        ops.iter().for_each(|op| self.note_fold(cont, op));
-        if !self.holds_copies() && ops.iter().any(|op| !op.unit().object.is_alone()) {
+    /// Notes that a unit is of a group of several members, if it is, before what changes it is logged.
+    pub(crate) fn note_copies(&self, unit: Unit) {
+        if !unit.object.is_alone() && !self.holds_copies() {
             self.log_record(&RecordDf::HoldsCopies);
             self.state.borrow_mut().holds_copies = true;
         }

@@ -9,9 +9,10 @@
 
 use types::map::HashMap;
 use types::{ContId, Key, Unit, hash};
-use wire::footprint::Extent;
+use wire::footprint::{Extent, Footprint};
 use wire::obj::{Op, ReadCheck, ReadScope};
 use wire::spread::MARKER;
+use wire::walk::walk;
 
 /// How much of an object, and how.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -158,38 +159,44 @@ impl Claim {
 
 /// Calls `each` with everything that checks and ops claim.
 pub(crate) fn claims(checks: &[ReadCheck<'_>], ops: &[Op<'_>], each: &mut dyn FnMut(Claim)) {
-    for check in checks {
-        let of = match check.of {
-            ReadScope::Keys | ReadScope::Object => Part::AllShared,
-            ReadScope::Dkey(dkey) | ReadScope::Akey(dkey, _) => Part::DkeyShared(Key::new(dkey)),
-        };
-        each(Claim { unit: check.unit, of });
+    checks.iter().for_each(|check| each(claim_of_check(check)));
+    walk(ops).for_each(|op| claims_of_op(op, &op.footprint(), each));
+}
+
+/// What a check claims.
+pub(crate) fn claim_of_check(check: &ReadCheck<'_>) -> Claim {
+    let of = match check.of {
+        ReadScope::Keys | ReadScope::Object => Part::AllShared,
+        ReadScope::Dkey(dkey) | ReadScope::Akey(dkey, _) => Part::DkeyShared(Key::new(dkey)),
+    };
+    Claim { unit: check.unit, of }
+}
+
+/// What an op claims, whose footprint is `at`.
+#[inline]
+pub(crate) fn claims_of_op(op: &Op<'_>, at: &Footprint<'_>, each: &mut dyn FnMut(Claim)) {
+    let mut claim = |of: Part| each(Claim { unit: at.unit, of });
+    let (extent, exclusive) = (at.extent(), at.is_write());
+    // Who claims all of the object claims that it is there.
+    if at.needs_object && extent != Extent::All {
+        claim(Part::Exists);
     }
-    for op in ops {
-        let at = op.footprint();
-        let mut claim = |of: Part| each(Claim { unit: at.unit, of });
-        let (extent, exclusive) = (at.extent(), at.is_write());
-        // Who claims all of the object claims that it is there.
-        if at.needs_object && extent != Extent::All {
-            claim(Part::Exists);
-        }
-        if let Some((from, to)) = crate::spread::moves(op) {
-            claim(Part::Moving(from, to));
-        }
-        let dkey = |dkey: &[u8]| match exclusive {
-            true => Part::DkeyExclusive(Key::new(dkey)),
-            false => Part::DkeyShared(Key::new(dkey)),
-        };
-        match extent {
-            Extent::Nothing => {}
-            Extent::Existence if !exclusive => claim(Part::Exists),
-            Extent::Dkey(key) => claim(dkey(key)),
-            Extent::Dkeys(keys) => keys.iter().for_each(|key| claim(dkey(key))),
-            Extent::Existence | Extent::All => claim(match exclusive {
-                true => Part::AllExclusive,
-                false => Part::AllShared,
-            }),
-        }
+    if let Some((from, to)) = crate::spread::moves(op) {
+        claim(Part::Moving(from, to));
+    }
+    let dkey = |dkey: &[u8]| match exclusive {
+        true => Part::DkeyExclusive(Key::new(dkey)),
+        false => Part::DkeyShared(Key::new(dkey)),
+    };
+    match extent {
+        Extent::Nothing => {}
+        Extent::Existence if !exclusive => claim(Part::Exists),
+        Extent::Dkey(key) => claim(dkey(key)),
+        Extent::Dkeys(keys) => keys.iter().for_each(|key| claim(dkey(key))),
+        Extent::Existence | Extent::All => claim(match exclusive {
+            true => Part::AllExclusive,
+            false => Part::AllShared,
+        }),
     }
 }
 

@@ -21,7 +21,7 @@ use futures_util::future::join_all;
 use smallvec::SmallVec;
 use types::{Code, CsumKind, Error, Result};
 use wire::footprint::Brings;
-use wire::obj::{Op, Recx, UpdateValue};
+use wire::obj::UpdateValue;
 
 use crate::arena::Arena;
 use crate::data_cache::DataCache;
@@ -117,7 +117,7 @@ pub struct Payload {
     pub(crate) values: SmallVec<[(usize, u64); 1]>,
     pub(crate) sums: BlockSums,
     reservation: Option<Rc<Reservation>>,
-    scm_reserved: u64,
+    scm_reserved: Cell<u64>,
     /// What was written stays in memory, too, for [`Payload::kept`].
     keeps: bool,
     written: Vec<AlignedBuf>,
@@ -157,19 +157,19 @@ impl fmt::Debug for Payload {
 }
 
 impl Payload {
-    /// Reserves for the updates among `ops`. `scm_used` is what the index counts now.
-    pub(crate) fn reserve(core: &Rc<Core>, scm_used: u64, ops: &[Op<'_>]) -> Result<Payload> {
+    /// Reserves what updates need. `scm_used` is what the index counts now.
+    pub(crate) fn reserve(core: &Rc<Core>, scm_used: u64, needs: &Needs) -> Result<Payload> {
         let mut payload = Payload {
             core: core.clone(),
             pieces: SmallVec::new(),
             values: SmallVec::new(),
             sums: BlockSums::NONE,
             reservation: None,
-            scm_reserved: 0,
+            scm_reserved: Cell::new(0),
             keeps: false,
             written: Vec::new(),
         };
-        let scm = scm_needed(ops, core.inline_bytes_max);
+        let scm = needs.scm_bytes(core.inline_bytes_max);
         if scm > 0 {
             let promised = scm_used.saturating_add(core.scm_reserved.get()).saturating_add(scm);
             let missing = promised.saturating_sub(core.scm_limit());
@@ -177,22 +177,10 @@ impl Payload {
                 core.borrow_room(missing)?;
             }
             core.scm_reserved.set(core.scm_reserved.get() + scm);
-            payload.scm_reserved = scm;
+            payload.scm_reserved.set(scm);
         }
-        for op in ops {
-            let Brings::Values { iods, .. } = op.footprint().brings else { continue };
-            for iod in iods {
-                match &iod.value {
-                    UpdateValue::Single { bytes } => payload.reserve_value(*bytes, None)?,
-                    UpdateValue::Array { record_bytes, recxs } => {
-                        for recx in recxs {
-                            let bytes = recx.count * *record_bytes as u64;
-                            payload.reserve_value(bytes, Some(*record_bytes))?;
-                        }
-                    }
-                    _ => {}
-                }
-            }
+        for value in &needs.values {
+            payload.reserve_value(value.bytes, value.record_bytes)?;
         }
         Ok(payload)
     }
@@ -214,7 +202,7 @@ impl Payload {
             values: SmallVec::from_slice(&[(1, bytes)]),
             sums: BlockSums::NONE,
             reservation: Some(reservation),
-            scm_reserved: 0,
+            scm_reserved: Cell::new(0),
             keeps: false,
             written: Vec::new(),
         }))
@@ -234,7 +222,7 @@ impl Payload {
             reservation,
             values: SmallVec::new(),
             sums: BlockSums::NONE,
-            scm_reserved: 0,
+            scm_reserved: Cell::new(0),
             keeps: false,
             written: Vec::new(),
         })
@@ -410,14 +398,21 @@ impl Payload {
         self.pieces.iter().any(|piece| matches!(piece, Piece::Run { buf: Some(_), .. }))
     }
 
-    /// A record owns the blocks from now on.
-    pub(crate) fn commit(mut self) -> (SmallVec<[Piece; 1]>, BlockSums) {
+    /// A record owns the blocks from now on, and the index counts its own.
+    pub(crate) fn hand_over(&self) {
         if let Some(reservation) = &self.reservation {
             let mut space = self.core.space.borrow_mut();
             for run in reservation.runs.borrow_mut().drain(..) {
                 space.keep(run);
             }
         }
+        let reserved = &self.core.scm_reserved;
+        reserved.set(reserved.get() - self.scm_reserved.take());
+    }
+
+    /// The same; what is left are the pieces and sums.
+    pub(crate) fn commit(mut self) -> (SmallVec<[Piece; 1]>, BlockSums) {
+        self.hand_over();
         let sums = std::mem::replace(&mut self.sums, BlockSums::NONE);
         (std::mem::take(&mut self.pieces), sums)
     }
@@ -426,7 +421,7 @@ impl Payload {
 impl Drop for Payload {
     fn drop(&mut self) {
         let reserved = &self.core.scm_reserved;
-        reserved.set(reserved.get() - self.scm_reserved);
+        reserved.set(reserved.get() - self.scm_reserved.get());
     }
 }
 
@@ -453,37 +448,58 @@ fn room_for(core: &Core, run: Run) -> Result<Option<AlignedBuf>> {
     }
 }
 
-/// An upper bound of the index memory that the updates among `ops` add.
-fn scm_needed(ops: &[Op<'_>], inline_bytes_max: u64) -> u64 {
-    let mut needed = 0;
-    for op in ops {
-        let Brings::Values { dkey, iods } = op.footprint().brings else { continue };
-        needed += cost::OBJECT + cost::DKEY + dkey.len() as u64;
-        for iod in iods {
-            needed += cost::AKEY + iod.akey.len() as u64;
-            let inline = |bytes: u64| {
-                if bytes < inline_bytes_max { bytes } else { cost::RUN }
-            };
-            // A write may cut an extent in two and add one.
-            let recxs_needed = |recxs: &[Recx], record_bytes: u32| -> u64 {
-                recxs
-                    .iter()
-                    .map(|recx| {
-                        2 * cost::EXTENT + inline(recx.count.saturating_mul(record_bytes as u64))
-                    })
-                    .sum()
-            };
-            needed += match &iod.value {
-                UpdateValue::Inline(bytes) => bytes.len() as u64,
-                UpdateValue::Single { bytes } => inline(*bytes),
-                UpdateValue::Array { record_bytes, recxs } => recxs_needed(recxs, *record_bytes),
-                UpdateValue::Zero { recxs, .. } => recxs_needed(recxs, 0),
-                UpdateValue::PunchRecords { .. } => 0,
-                UpdateValue::Coded { stripes, .. } => {
-                    stripes.len() as u64 * (2 * cost::EXTENT + cost::RUN)
+/// What updates need.
+#[derive(Debug, Default)]
+pub(crate) struct Needs {
+    /// Memory of the index beside that of values in the bulk, bytes.
+    scm_bytes: u64,
+    /// Values in the bulk, in its order.
+    values: SmallVec<[ValueSize; 1]>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct ValueSize {
+    bytes: u64,
+    /// `None`: a single value.
+    record_bytes: Option<u32>,
+}
+
+impl Needs {
+    /// Adds what an operation brings, whose sizes and ranges are possible.
+    pub(crate) fn add(&mut self, brings: &Brings<'_>) {
+        let Brings::Values { dkey, iods } = brings else { return };
+        // A write may cut an extent in two and add one.
+        let extents = |count: usize| count as u64 * 2 * cost::EXTENT;
+        self.scm_bytes += cost::OBJECT + cost::DKEY + dkey.len() as u64;
+        for iod in *iods {
+            self.scm_bytes += cost::AKEY + iod.akey.len() as u64;
+            match &iod.value {
+                UpdateValue::Inline(bytes) => self.scm_bytes += bytes.len() as u64,
+                UpdateValue::Single { bytes } => {
+                    self.values.push(ValueSize { bytes: *bytes, record_bytes: None });
                 }
-            };
+                UpdateValue::Array { record_bytes, recxs } => {
+                    self.scm_bytes += extents(recxs.len());
+                    self.values.extend(recxs.iter().map(|recx| ValueSize {
+                        bytes: recx.count * *record_bytes as u64,
+                        record_bytes: Some(*record_bytes),
+                    }));
+                }
+                UpdateValue::Zero { recxs, .. } => self.scm_bytes += extents(recxs.len()),
+                UpdateValue::PunchRecords { .. } => {}
+                UpdateValue::Coded { stripes, .. } => {
+                    self.scm_bytes += extents(stripes.len()) + stripes.len() as u64 * cost::RUN;
+                }
+            }
         }
     }
-    needed
+
+    /// An upper bound of the index memory that the updates add, bytes.
+    fn scm_bytes(&self, inline_bytes_max: u64) -> u64 {
+        let of = |value: &ValueSize| match value.bytes < inline_bytes_max {
+            true => value.bytes,
+            false => cost::RUN,
+        };
+        self.scm_bytes + self.values.iter().map(of).sum::<u64>()
+    }
 }

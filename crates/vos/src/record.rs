@@ -440,9 +440,35 @@ pub(crate) struct SweepAtDf<'a> {
 
 /// Appends the durable form of a record, with its length in front.
 pub(crate) fn encode_into(record: &RecordDf<'_>, out: &mut Vec<u8>) {
+    frame(out, |out| wire::encode_into(record, out));
+}
+
+/// The fields of a [`RecordDf::Apply`], which is written most, where they are.
+#[derive(Serialize)]
+pub(crate) struct ApplyDf<'r> {
+    pub cont: ContId,
+    pub epoch: Epoch,
+    pub changes: &'r [ChangeDf<'r>],
+    pub origin: Option<OriginDf<'r>>,
+    pub orphans: &'r [OrphanChange],
+    pub sums: Vec<BlockSumsDf<'r>>,
+}
+
+/// What the encoding of a [`RecordDf::Apply`] begins with; its fields follow.
+const APPLY_TAG: u8 = 2;
+
+/// As [`encode_into`], without gathering a record first.
+pub(crate) fn encode_apply_into(apply: &ApplyDf<'_>, out: &mut Vec<u8>) {
+    frame(out, |out| {
+        out.push(APPLY_TAG);
+        wire::encode_into(apply, out);
+    });
+}
+
+fn frame(out: &mut Vec<u8>, encode: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
     out.extend_from_slice(&[0; 4]);
-    wire::encode_into(record, out);
+    encode(out);
     let bytes = (out.len() - start - 4) as u32;
     out[start..start + 4].copy_from_slice(&bytes.to_le_bytes());
 }
@@ -766,6 +792,13 @@ mod tests {
             encode_into(&record, &mut raw);
             assert_eq!(raw[..4], (want.len() as u32).to_le_bytes(), "{record:?}");
             assert_eq!(raw[4..], want, "{record:?}");
+            if let RecordDf::Apply { cont, epoch, changes, origin, orphans, sums } = &record {
+                let (cont, epoch, origin, sums) = (*cont, *epoch, *origin, sums.clone());
+                let apply = ApplyDf { cont, epoch, changes, origin, orphans, sums };
+                let mut of_fields = Vec::new();
+                encode_apply_into(&apply, &mut of_fields);
+                assert_eq!(of_fields, raw, "{record:?}");
+            }
             let mut rest = &raw[..];
             assert_eq!(decode_first(&mut rest).unwrap(), record);
             assert!(rest.is_empty());

@@ -13,7 +13,7 @@ use std::rc::Rc;
 
 use futures_util::stream::{self, StreamExt};
 use types::{Code, Error, Result};
-use wire::obj::{Batch, Op, TxOutcome};
+use wire::obj::TxOutcome;
 
 use crate::Lsn;
 use crate::contents::Contents;

@@ -21,7 +21,6 @@ use std::path::Path;
 use std::time::Duration;
 
 use types::{Code, Error, Result};
-use wire::obj::Op;
 
 use crate::log::spares::SPARES_KEPT;
 use crate::log::wal::SEGMENT_BYTES;
@@ -76,10 +75,6 @@ impl Room {
     }
 }
 
-fn needs_space(ops: &[Op<'_>]) -> bool {
-    ops.iter().any(|op| op.footprint().takes_room())
-}
-
 fn full(dir: &Path) -> Error {
     Error::new(
         Code::NoSpace,
@@ -119,11 +114,11 @@ impl PoolShard {
         self.room.keeps && wal.spares.count() >= SPARES_KEPT && pages.headroom() >= want
     }
 
-    /// `NoSpace` when `ops` need space and there is none but what is kept for checkpoints, even after
+    /// `NoSpace` for what needs space when there is none but what is kept for checkpoints, even after
     /// the next one.
-    pub(crate) fn check_room(&self, ops: &[Op<'_>]) -> Result<()> {
+    pub(crate) fn check_room(&self, takes_room: bool) -> Result<()> {
         let (Some(wal), Some(pages)) = (&self.wal, &self.pages) else { return Ok(()) };
-        if !wal.is_stuck() && !self.room.is_short() || !needs_space(ops) {
+        if !wal.is_stuck() && !self.room.is_short() || !takes_room {
             return Ok(());
         }
         let log_short = wal.spares.count() == 0 && wal.room_left() < SEGMENT_BYTES / 4;
@@ -137,12 +132,12 @@ impl PoolShard {
         Ok(())
     }
 
-    /// Waits for a checkpoint when what `ops` make dirty may be more than the next one has room for.
+    /// Waits for a checkpoint when what so many operations make dirty may be more than the next one has room for.
     /// `NoSpace` when there is still too little and they need space.
-    pub(crate) async fn wait_for_reserve(&self, ops: &[Op<'_>]) -> Result<()> {
+    pub(crate) async fn wait_for_reserve(&self, op_count: usize, takes_room: bool) -> Result<()> {
         let (Some(wal), Some(pages)) = (&self.wal, &self.pages) else { return Ok(()) };
-        let kept = if needs_space(ops) { self.kept_bytes() / 2 } else { 0 };
-        let more = kept + ops.len() as u64 * OP_BYTES;
+        let kept = if takes_room { self.kept_bytes() / 2 } else { 0 };
+        let more = kept + op_count as u64 * OP_BYTES;
         let lacks = || {
             let need = self.image_bytes_max() + self.table_bytes_max() + more;
             self.room.is_short() && pages.headroom() < need
@@ -154,7 +149,7 @@ impl PoolShard {
                 self.wait_for_checkpoint(&lacks).await;
             }
         }
-        if lacks() && needs_space(ops) {
+        if lacks() && takes_room {
             return Err(full(wal.dir()));
         }
         Ok(())

@@ -17,12 +17,14 @@ use futures_util::stream::{self, StreamExt};
 use types::{Code, ContId, Epoch, Error, Key, Result, Unit};
 use wire::footprint::{Changes, Footprint, Reads};
 use wire::link::{Link, LinkKind};
-use wire::obj::{Batch, Op, ReadCheck, TxId};
+use wire::obj::{Op, ReadCheck, TxId};
+use wire::walk::walk;
 
 use crate::index::Container;
 use crate::index::page::{PageId, PagePlace};
 use crate::pages::decode;
 use crate::shard::PoolShard;
+use crate::summary::Summary;
 use crate::view::View;
 use crate::{Lsn, check, spread};
 
@@ -135,12 +137,26 @@ impl PoolShard {
         if self.pages.is_none() {
             return Ok(());
         }
-        if ops.iter().any(Op::is_write) {
-            self.wait_for_reserve(ops).await?;
+        self.ready_for_batch((cont, at), checks, ops, &Summary::of(checks, ops)).await
+    }
+
+    /// The same for what a summary is known of.
+    pub async fn ready_for_batch(
+        &self,
+        (cont, at): (ContId, Epoch),
+        checks: &[ReadCheck<'_>],
+        ops: &[Op<'_>],
+        summary: &Summary,
+    ) -> Result<()> {
+        if self.pages.is_none() {
+            return Ok(());
+        }
+        if summary.writes {
+            self.wait_for_reserve(summary.op_count, summary.takes_room).await?;
             self.wait_for_room().await;
         }
-        let lists = ops.iter().any(|op| op.footprint().walks());
-        self.ready_with(cont, lists, &|container| self.touch(container, at, checks, ops)).await
+        let touch = |container: &Container| self.touch(container, at, checks, ops);
+        self.ready_with(cont, summary.lists, &touch).await
     }
 
     /// Loads what `touch` touches.
@@ -187,7 +203,8 @@ impl PoolShard {
             Some((cont, part)) => {
                 let batch = part.batch();
                 // It has its space, and must not fail any more.
-                let _ = self.wait_for_reserve(&batch.ops).await;
+                let takes_room = walk(&batch.ops).any(|op| op.footprint().takes_room());
+                let _ = self.wait_for_reserve(batch.ops.len(), takes_room).await;
                 self.wait_for_room().await;
                 let touch = |all: &Container| self.touch(all, Epoch::ZERO, &[], &batch.ops);
                 self.ready_with(cont, false, &touch).await
@@ -247,7 +264,7 @@ impl PoolShard {
         }
         spread::touch(container, at, checks, ops);
         let cont = container.id;
-        for op in ops {
+        for op in walk(ops) {
             // What this finds is of no interest; that it looked is.
             if at == Epoch::ZERO {
                 let _ = check::check_op(container, op, &[]);

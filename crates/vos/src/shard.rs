@@ -5,9 +5,10 @@ use std::cell::{Cell, Ref, RefCell};
 use std::rc::{Rc, Weak};
 
 use env::Signal;
+use smallvec::SmallVec;
 use types::{Code, ContId, Durability, Epoch, Error, PoolId, Result, Unit};
 use wire::HeldBatch;
-use wire::obj::{Batch, ObjectList, Op, PoolShardStat, ReadCheck, Sums, TxId, TxOutcome};
+use wire::obj::{ObjectList, Op, PoolShardStat, ReadCheck, Sums, TxId, TxOutcome};
 use wire::store::AggregationStat;
 
 use crate::contents::{Contents, pieces_df, sums_df};
@@ -17,10 +18,11 @@ use crate::log::wal::Wal;
 use crate::lost::DamagedPages;
 use crate::pages::PageStore;
 use crate::payload::{BlockSums, Core, Payload, Piece};
-use crate::record::{self, OriginDf, OrphanChange, RecordDf};
+use crate::record::{self, ApplyDf, ChangeDf, OriginDf, OrphanChange, RecordDf};
 use crate::reserve::Room;
 use crate::residency::{Cache, Loads, RECLAIM_COUNT};
 use crate::space::{Run, Space};
+use crate::summary::Summary;
 use crate::sums::SumPolicy;
 use crate::unsettled::Unsettled;
 use crate::view::View;
@@ -445,11 +447,16 @@ impl PoolShard {
     /// Checks sizes, keys and limits of `ops` and reserves all the space their updates need.
     /// `NoSpace` when a tier is full; punches need none and always pass.
     pub fn stage(&self, ops: &[Op<'_>]) -> Result<Payload> {
+        self.stage_for(&Summary::of(&[], ops))
+    }
+
+    /// The same for operations that a summary is known of.
+    pub fn stage_for(&self, batch: &Summary) -> Result<Payload> {
         self.writable()?;
         self.core.count_activity();
-        changes::check_ops(ops)?;
-        self.check_room(ops)?;
-        Payload::reserve(&self.core, self.state.borrow().index.scm_bytes, ops)
+        let needs = batch.needs()?;
+        self.check_room(batch.takes_room)?;
+        Payload::reserve(&self.core, self.state.borrow().index.scm_bytes, needs)
     }
 
     /// Takes the sums that came with an update's bulk, which has been received into the payload;
@@ -466,7 +473,7 @@ impl PoolShard {
     /// `Moved` for a dkey that is to be looked for in another unit; `TxRestart` for a read check; `Exist`, `NonExist`, `NotEmpty` for conditions; `Inval` for a
     /// value of another kind or record size. Nothing is changed.
     pub fn check(&self, cont: ContId, checks: &[ReadCheck<'_>], ops: &[Op<'_>]) -> Result<()> {
-        check::check(&self.view(cont)?.cont, checks, ops)
+        check::check(&self.view(cont)?, checks, ops)
     }
 
     /// Applies the updates and punches among `ops` at `epoch`, with one log record. To be called
@@ -486,44 +493,29 @@ impl PoolShard {
         self.writable()?;
         self.require_cont(cont)?;
         self.require_open(cont)?;
-        self.check_payload(cont, ops, &payload)?;
-        self.note_copies(cont, ops);
-        let (pieces, sums) = payload.commit();
+        self.check_payload(cont, &payload)?;
+        let (pieces, sums) = (payload.pieces(), &payload.sums);
+        let mut changes: SmallVec<[ChangeDf<'_>; 1]> = SmallVec::new();
+        changes::walk(ops, pieces, &mut |change| changes.push(change))?;
+        changes.iter().for_each(|change| self.note_change(cont, change));
+        payload.hand_over();
         let origin = origin.map(Origin::durable);
         let (lsn, ()) = self.change(|state, effects| {
-            let (index, fragments) = (&mut state.index, &mut state.fragments);
-            let lsn = match &self.wal {
-                None => {
-                    changes::walk(ops, &pieces, &mut |change| {
-                        fragments.note(cont, &change);
-                        index.apply(cont, epoch, &change, effects);
-                    })?;
-                    Lsn(0)
-                }
-                Some(_) => {
-                    let mut list = Vec::with_capacity(ops.len());
-                    changes::walk(ops, &pieces, &mut |change| {
-                        fragments.note(cont, &change);
-                        index.apply(cont, epoch, &change, effects);
-                        list.push(change);
-                    })?;
-                    let orphans = orphans.to_vec();
-                    self.log_record(&RecordDf::Apply {
-                        cont,
-                        epoch,
-                        changes: list,
-                        origin,
-                        orphans,
-                        sums: sums_df(&pieces, &sums),
-                    })
-                }
-            };
+            for change in &changes {
+                state.fragments.note(cont, change);
+                state.index.apply(cont, epoch, change, effects);
+            }
+            let lsn = self.log(|out| {
+                let (changes, sums) = (&changes[..], sums_df(pieces, sums));
+                let apply = ApplyDf { cont, epoch, changes, origin, orphans, sums };
+                record::encode_apply_into(&apply, out);
+            });
             state.saw_epoch(epoch);
             state.note(cont, origin, orphans);
-            self.fill_sums(&pieces, &sums);
+            self.fill_sums(pieces, sums);
             Ok((lsn, ()))
         })?;
-        self.note_unsettled(lsn, cont, ops);
+        self.note_changes(lsn, cont, &changes);
         // A big object that was punched.
         if self.is_unswept(cont) {
             self.sweep_in_background();
@@ -537,7 +529,7 @@ impl PoolShard {
         sums.each_run(pieces, |first, run| table.set(sums.kind, first, run));
     }
 
-    fn check_payload(&self, cont: ContId, ops: &[Op<'_>], payload: &Payload) -> Result<()> {
+    fn check_payload(&self, cont: ContId, payload: &Payload) -> Result<()> {
         if payload.is_unwritten() {
             return Err(Error::inval(
                 "the payload must be written to the device before it is applied",
@@ -548,7 +540,7 @@ impl PoolShard {
                 "the update's data carry no checksums, but the container's do",
             ));
         }
-        changes::check_pieces(ops, payload.pieces())
+        Ok(())
     }
 
     pub(crate) fn require_cont(&self, cont: ContId) -> Result<()> {
@@ -613,23 +605,24 @@ impl PoolShard {
         if state.locks.is_empty() {
             return false;
         }
-        state.is_held_by(&state.locks, cont, checks, ops)
+        state.is_held_by(&state.locks, cont, &Summary::of(checks, ops))
     }
 
-    /// A prepared transaction that has locked something of what checks and ops touch: one of those whose decisions have to come first.
-    pub fn holder_of(
-        &self,
-        cont: ContId,
-        checks: &[ReadCheck<'_>],
-        ops: &[Op<'_>],
-    ) -> Option<TxId> {
-        if !self.conflicts(cont, checks, ops) {
+    /// The same for what a summary is known of.
+    pub fn is_held(&self, cont: ContId, batch: &Summary) -> bool {
+        let state = self.state.borrow();
+        !state.locks.is_empty() && state.is_held_by(&state.locks, cont, batch)
+    }
+
+    /// A prepared transaction that has locked something of what a batch touches: one of those whose decisions have to come first.
+    pub fn holder_of(&self, cont: ContId, batch: &Summary) -> Option<TxId> {
+        if !self.is_held(cont, batch) {
             return None;
         }
-        self.state.borrow().holder_of(cont, checks, ops)
+        self.state.borrow().holder_of(cont, batch)
     }
 
-    /// Holds an encoded [`Batch`] until [`PoolShard::decide`], with its payload, and locks what it
+    /// Holds an encoded [`Batch`](wire::obj::Batch) until [`PoolShard::decide`], with its payload, and locks what it
     /// touches. To be called after [`PoolShard::check`] and with no [`PoolShard::conflicts`]. A second
     /// call for the same transaction changes nothing. `RemoveLink` and `PunchUnlessOpen` are not
     /// applied at the decision: give the batch with the punches they amount to.
@@ -645,12 +638,16 @@ impl PoolShard {
         self.require_cont(cont)?;
         self.require_open(cont)?;
         let batch = HeldBatch::of_batch(batch)?;
-        let ops = &batch.batch().ops;
-        self.check_payload(cont, ops, &payload)?;
-        if self.state.borrow().prepared.contains_key(&tx) {
-            return Ok(self.last_lsn());
+        self.check_payload(cont, &payload)?;
+        {
+            let ops = &batch.batch().ops;
+            let mut changes: SmallVec<[ChangeDf<'_>; 1]> = SmallVec::new();
+            changes::walk(ops, payload.pieces(), &mut |change| changes.push(change))?;
+            if self.state.borrow().prepared.contains_key(&tx) {
+                return Ok(self.last_lsn());
+            }
+            changes.iter().for_each(|change| self.note_change(cont, change));
         }
-        self.note_copies(cont, ops);
         let (pieces, sums) = payload.commit();
         let (lsn, ()) = self.change(|state, _| {
             self.fill_sums(&pieces, &sums);

@@ -7,66 +7,75 @@ use types::{Code, Epoch, Error, Result, Unit, hash};
 use wire::footprint::{Extent, Reads};
 use wire::obj::{ListScope, Op, ReadCheck, ReadScope, UpdateValue};
 use wire::spread::{MARKER, REACHED, Spread, has_all};
+use wire::walk::walk;
 
 use crate::index::Container;
 use crate::index::slot::AkeyRef;
 use crate::record::ChangeDf;
 use crate::view::View;
 
-/// `Moved` when a dkey that checks or ops name, or list, is to be looked for in another unit.
-pub(crate) fn check(
-    cont: &Container,
-    at: Epoch,
-    checks: &[ReadCheck<'_>],
-    ops: &[Op<'_>],
-) -> Result<()> {
-    let require = |unit: Unit, range: (u64, u64)| {
-        // What comes to a unit comes with the note that it does.
-        let brought =
-            if unit.group > 0 { ops.iter().find_map(|op| note_in(op, unit)) } else { None };
-        let spread = brought.or_else(|| spread_of(cont, unit, at));
-        match has_all(spread, unit.group == 0, range) {
-            true => Ok(()),
-            false => Err(Error::bare(Code::Moved)),
-        }
-    };
-    let named = |unit: Unit, dkey: &[u8]| match dkey == MARKER {
-        true => Ok(()),
-        false => require(unit, (hash::bytes(dkey), hash::bytes(dkey))),
-    };
+/// `Moved` when a dkey that checks name is to be looked for in another unit; `ops` are those of the batch.
+pub(crate) fn check_reads(view: &View<'_>, checks: &[ReadCheck<'_>], ops: &[Op<'_>]) -> Result<()> {
     for check in checks.iter().filter(|check| check.unit.object.spreads()) {
         if let ReadScope::Dkey(dkey) | ReadScope::Akey(dkey, _) = check.of {
-            named(check.unit, dkey)?;
-        }
-    }
-    for op in ops.iter().filter(|op| op.oid().spreads()) {
-        let (unit, touched) = (op.unit(), op.footprint());
-        if let Reads::List { scope: ListScope::Dkeys { hash_range, .. }, anchor, .. } =
-            touched.reads
-        {
-            // An anchor is a byte and the name that was given last.
-            let from = hash_range.0.max(anchor.get(1..).map_or(0, hash::bytes));
-            if from <= hash_range.1 {
-                require(unit, (from, hash_range.1))?;
-            }
-            continue;
-        }
-        // What is in a unit and belongs elsewhere is taken away together with its note.
-        if matches!(op, Op::PunchDkeys { .. }) && ops.iter().any(|op| note_in(op, unit).is_some()) {
-            continue;
-        }
-        match touched.extent() {
-            Extent::Dkey(dkey) => named(unit, dkey)?,
-            Extent::Dkeys(dkeys) => dkeys.iter().try_for_each(|dkey| named(unit, dkey))?,
-            Extent::Nothing | Extent::Existence | Extent::All => {}
+            require_named(view, check.unit, dkey, ops)?;
         }
     }
     Ok(())
 }
 
-/// Looks at all that [`check`] and [`View::wants_to_spread`] look at.
+/// The same for what an op names, or lists.
+#[inline]
+pub(crate) fn check_op(view: &View<'_>, op: &Op<'_>, ops: &[Op<'_>]) -> Result<()> {
+    match op.oid().spreads() {
+        true => check_names(view, op, ops),
+        false => Ok(()),
+    }
+}
+
+fn check_names(view: &View<'_>, op: &Op<'_>, ops: &[Op<'_>]) -> Result<()> {
+    let (unit, touched) = (op.unit(), op.footprint());
+    if let Reads::List { scope: ListScope::Dkeys { hash_range, .. }, anchor, .. } = touched.reads {
+        // An anchor is a byte and the name that was given last.
+        let from = hash_range.0.max(anchor.get(1..).map_or(0, hash::bytes));
+        return match from <= hash_range.1 {
+            true => require(view, unit, (from, hash_range.1), ops),
+            false => Ok(()),
+        };
+    }
+    // What is in a unit and belongs elsewhere is taken away together with its note.
+    if matches!(op, Op::PunchDkeys { .. }) && walk(ops).any(|op| note_in(op, unit).is_some()) {
+        return Ok(());
+    }
+    match touched.extent() {
+        Extent::Dkey(dkey) => require_named(view, unit, dkey, ops),
+        Extent::Dkeys(dkeys) => {
+            dkeys.iter().try_for_each(|dkey| require_named(view, unit, dkey, ops))
+        }
+        Extent::Nothing | Extent::Existence | Extent::All => Ok(()),
+    }
+}
+
+fn require_named(view: &View<'_>, unit: Unit, dkey: &[u8], ops: &[Op<'_>]) -> Result<()> {
+    match dkey == MARKER {
+        true => Ok(()),
+        false => require(view, unit, (hash::bytes(dkey), hash::bytes(dkey)), ops),
+    }
+}
+
+fn require(view: &View<'_>, unit: Unit, range: (u64, u64), ops: &[Op<'_>]) -> Result<()> {
+    // What comes to a unit comes with the note that it does.
+    let brought = if unit.group > 0 { walk(ops).find_map(|op| note_in(op, unit)) } else { None };
+    let spread = brought.or_else(|| spread_of(&view.cont, unit, view.at));
+    match has_all(spread, unit.group == 0, range) {
+        true => Ok(()),
+        false => Err(Error::bare(Code::Moved)),
+    }
+}
+
+/// Looks at all that [`check_op`] and [`View::wants_to_spread`] look at.
 pub(crate) fn touch(cont: &Container, at: Epoch, checks: &[ReadCheck<'_>], ops: &[Op<'_>]) {
-    let of_ops = ops.iter().map(Op::unit);
+    let of_ops = walk(ops).map(Op::unit);
     let units = of_ops.chain(checks.iter().map(|check| check.unit));
     for unit in units.filter(|unit| unit.object.spreads()) {
         let _ = spread_of(cont, unit, at);
@@ -144,10 +153,5 @@ impl View<'_> {
             // The marker is none of them.
             None => object.facts().dkey_count > keys_max + 1,
         }
-    }
-
-    /// `Moved` when a dkey that ops name, or list, is to be looked for in another unit; also in a snapshot.
-    pub fn check_places(&self, ops: &[Op<'_>]) -> Result<()> {
-        check(&self.cont, self.at, &[], ops)
     }
 }

@@ -10,11 +10,13 @@ use std::collections::VecDeque;
 
 use types::map::HashMap;
 use types::{ContId, Durability, Result, Unit};
-use wire::obj::{Op, ReadCheck};
+use wire::obj::Op;
 
 use crate::Lsn;
 use crate::locks::{self, Part};
+use crate::record::ChangeDf;
 use crate::shard::PoolShard;
+use crate::summary::Summary;
 
 /// What a record has changed, or a read depends on.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -74,18 +76,26 @@ impl Unsettled {
     /// Notes what the ops of a record change.
     pub fn note_ops(&mut self, lsn: Lsn, cont: ContId, ops: &[Op<'_>]) {
         locks::claims(&[], ops, &mut |claim| {
-            let changed = match &claim.of {
-                Part::DkeyExclusive(dkey) => Scope::Dkey(types::hash::bytes(dkey)),
-                Part::AllExclusive => {
-                    self.whole = lsn;
-                    Scope::Whole
-                }
+            match &claim.of {
+                Part::DkeyExclusive(dkey) => self.note_place(lsn, cont, claim.unit, Some(dkey)),
+                Part::AllExclusive => self.note_place(lsn, cont, claim.unit, None),
                 // What moves is named beside.
-                Part::Exists | Part::AllShared | Part::DkeyShared(_) | Part::Moving(..) => return,
-            };
-            self.note(lsn, (cont, claim.unit, changed));
-            self.note(lsn, (cont, claim.unit, Scope::Any));
+                Part::Exists | Part::AllShared | Part::DkeyShared(_) | Part::Moving(..) => {}
+            }
         });
+    }
+
+    /// Notes that a record changes a dkey of a unit, or all of it.
+    fn note_place(&mut self, lsn: Lsn, cont: ContId, unit: Unit, dkey: Option<&[u8]>) {
+        let changed = match dkey {
+            Some(dkey) => Scope::Dkey(types::hash::bytes(dkey)),
+            None => {
+                self.whole = lsn;
+                Scope::Whole
+            }
+        };
+        self.note(lsn, (cont, unit, changed));
+        self.note(lsn, (cont, unit, Scope::Any));
     }
 
     /// The newest record that has changed anything of a unit; zero when none is noted.
@@ -97,16 +107,10 @@ impl Unsettled {
         self.newest.get(&(cont, unit, scope)).copied().unwrap_or_default()
     }
 
-    /// The newest record that checks and ops can see; zero when all of them are durable.
-    pub fn seen(
-        &self,
-        durable: Lsn,
-        cont: ContId,
-        checks: &[ReadCheck<'_>],
-        ops: &[Op<'_>],
-    ) -> Lsn {
+    /// The newest record that a batch can see; zero when all of them are durable.
+    pub fn seen(&self, durable: Lsn, cont: ContId, batch: &Summary) -> Lsn {
         let mut seen = Lsn::default();
-        locks::claims(checks, ops, &mut |claim| {
+        for claim in &batch.claims {
             let newest = match &claim.of {
                 Part::DkeyShared(dkey) | Part::DkeyExclusive(dkey) => {
                     let of_key =
@@ -121,7 +125,7 @@ impl Unsettled {
                 }
             };
             seen = seen.max(newest);
-        });
+        }
         seen
     }
 }
@@ -150,16 +154,34 @@ impl PoolShard {
         }
     }
 
+    /// Notes what a record changes, by its changes.
+    pub(crate) fn note_changes(&self, lsn: Lsn, cont: ContId, changes: &[ChangeDf<'_>]) {
+        if !self.holds_back() {
+            return;
+        }
+        let mut unsettled = self.unsettled.borrow_mut();
+        unsettled.settle(self.durable_lsn());
+        let mut last = None;
+        for change in changes {
+            let place = change.place();
+            // Several akeys of one dkey.
+            if last != Some(place) {
+                unsettled.note_place(lsn, cont, place.0, place.1);
+                last = Some(place);
+            }
+        }
+    }
+
     /// The newest record that is not on stable storage yet and that a batch can see, whether it succeeds or fails; zero
     /// when there is none. To be asked in the step that looks; the answer leaves after [`PoolShard::durable`].
-    pub fn newest_seen(&self, cont: ContId, checks: &[ReadCheck<'_>], ops: &[Op<'_>]) -> Lsn {
+    pub fn newest_seen(&self, cont: ContId, batch: &Summary) -> Lsn {
         if self.unsettled.borrow().order.is_empty() {
             return Lsn::default();
         }
         let (mut unsettled, durable) = (self.unsettled.borrow_mut(), self.durable_lsn());
         match unsettled.settle(durable) {
             true => Lsn::default(),
-            false => unsettled.seen(durable, cont, checks, ops),
+            false => unsettled.seen(durable, cont, batch),
         }
     }
 
@@ -227,7 +249,7 @@ mod tests {
     #[test]
     fn reads_wait_for_what_they_can_see_and_for_nothing_else() {
         let mut all = Unsettled::default();
-        let seen = |all: &Unsettled, op: Op<'_>| all.seen(Lsn(0), CONT, &[], &[op]).0;
+        let seen = |all: &Unsettled, op: Op<'_>| all.seen(Lsn(0), CONT, &Summary::of(&[], &[op])).0;
         all.note_ops(Lsn(1), CONT, &[remove(1, b"a"), remove(2, b"a")]);
         all.note_ops(Lsn(2), CONT, &[remove(1, b"b")]);
         all.note_ops(Lsn(3), CONT, &[punch(3)]);
@@ -237,7 +259,8 @@ mod tests {
         assert_eq!([seen(&all, list(2)), seen(&all, get(2, b"a"))], [1, 1]);
         assert_eq!([seen(&all, get(3, b"a")), seen(&all, list(3))], [3, 3]);
         assert_eq!([seen(&all, list(4)), seen(&all, remove(1, b"a"))], [0, 1]);
-        assert_eq!(all.seen(Lsn(0), ContId(2), &[], &[get(1, b"a")]), Lsn(0));
+        let other = Summary::of(&[], &[get(1, b"a")]);
+        assert_eq!(all.seen(Lsn(0), ContId(2), &other), Lsn(0));
         // The newest counts, and what is durable is forgotten.
         all.note_ops(Lsn(4), CONT, &[remove(1, b"a")]);
         assert_eq!(seen(&all, get(1, b"a")), 4);

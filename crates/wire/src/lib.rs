@@ -37,6 +37,7 @@ pub mod stale;
 pub mod store;
 mod sums;
 pub mod versions;
+pub mod walk;
 
 pub use header::{HEADER_BYTES, Header, Kind};
 pub use held::HeldBatch;
@@ -73,6 +74,8 @@ pub fn encode_into<T: Serialize>(message: &T, out: &mut Vec<u8>) {
 
 /// Decodes a message body; the result borrows from `body`.
 pub fn decode<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T> {
+    #[cfg(debug_assertions)]
+    walk::counted::decoded::<T>();
     match postcard::take_from_bytes(body) {
         Ok((message, [])) => Ok(message),
         Ok((_, rest)) => {

@@ -59,6 +59,41 @@ pub struct OrderOrigin<'a> {
     pub reply: &'a [u8],
 }
 
+/// What an [`Order::Apply`] has, whose operations are where they were.
+#[derive(Serialize)]
+pub struct ApplyOrder<'o, 'a> {
+    pub cont: ContId,
+    pub epoch: Epoch,
+    pub ops: &'o [&'o Op<'a>],
+    pub sums: Sums<'a>,
+    pub origin: Option<OrderOrigin<'o>>,
+    pub orphaned: Vec<Unit>,
+    pub adopted: Vec<Unit>,
+}
+
+impl ApplyOrder<'_, '_> {
+    /// What the encoding of an [`Order::Apply`] begins with; its fields follow.
+    const TAG: u8 = 0;
+
+    /// The encoded [`Order`].
+    pub fn encode(&self) -> Vec<u8> {
+        crate::encode(&(ApplyOrder::TAG, self))
+    }
+}
+
+/// Encodes an [`Order::Prepare`] of a batch that is encoded already, without sums; `sums`: those that it has.
+pub fn encode_prepare(tx: TxId, coordinator: Unit, batch: &[u8], sums: &Sums<'_>) -> Vec<u8> {
+    let mut order = Vec::with_capacity(64 + batch.len() + sums.bytes.len());
+    crate::encode_into(&(PREPARE_TAG, tx, coordinator), &mut order);
+    // They are its last field.
+    order.extend_from_slice(&batch[..batch.len() - crate::encode(&Sums::NONE).len()]);
+    crate::encode_into(sums, &mut order);
+    order
+}
+
+/// What the encoding of an [`Order::Prepare`] begins with; its fields follow.
+const PREPARE_TAG: u8 = 1;
+
 /// What a member does.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Order<'a> {
@@ -143,4 +178,49 @@ pub enum Order<'a> {
         /// Records of the stripe.
         count: u64,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::obj::{Cond, UpdateIod, UpdateValue};
+    use types::{ClientId, Oid};
+
+    #[test]
+    fn an_order_is_the_same_whether_it_has_its_operations_or_not() {
+        let unit = Oid { hi: 1, lo: 2 }.unit(3);
+        let value = UpdateValue::Inline(b"value");
+        let iods = vec![UpdateIod { akey: b"akey", cond: Cond::NONE, value }];
+        let ops = vec![
+            Op::Update { unit, dkey: b"dkey", cond: Cond::OBJ_EXISTS, iods },
+            Op::PunchObj { unit, cond: Cond::NONE, besides: b"" },
+        ];
+        let (cont, epoch, sums) = (ContId(4), Epoch(5), Sums::NONE);
+        let tx = TxId { client: ClientId(6), seq: 7 };
+        let origin = Some(OrderOrigin { tx, of: unit, reply: b"reply" });
+        let (orphaned, adopted) = (vec![unit], vec![unit, unit]);
+        let here: Vec<&Op<'_>> = ops.iter().collect();
+        let (lost, kept) = (orphaned.clone(), adopted.clone());
+        let order =
+            ApplyOrder { cont, epoch, ops: &here, sums, origin, orphaned: lost, adopted: kept };
+        let encoded = order.encode();
+        let batch = Batch {
+            pool: PoolId(8),
+            cont,
+            at: Epoch::ZERO,
+            checks: vec![],
+            ops: ops.clone(),
+            sums,
+        };
+        let order = Order::Apply { cont, epoch, ops, sums, origin, orphaned, adopted };
+        assert_eq!(encoded, crate::encode(&order));
+
+        let of_batch = crate::encode(&batch);
+        let sums = Sums { kind: types::CsumKind::Crc32c, bytes: b"sums" };
+        for sums in [Sums::NONE, sums] {
+            let batch = Batch { sums, ..batch.clone() };
+            let encoded = encode_prepare(tx, unit, &of_batch, &sums);
+            assert_eq!(encoded, crate::encode(&Order::Prepare { tx, coordinator: unit, batch }));
+        }
+    }
 }

@@ -11,6 +11,7 @@ mod markdown;
 mod rooms;
 mod rust;
 mod waits;
+mod walks;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -113,6 +114,7 @@ pub fn check(repo: &Repo) -> Vec<Finding> {
     docs::check(repo, &mut findings);
     markdown::check(repo, &mut findings);
     files::check(repo, &mut findings);
+    walks::check(repo, &mut findings);
     findings.sort();
     findings.dedup();
     findings

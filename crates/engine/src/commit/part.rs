@@ -3,7 +3,6 @@
 use super::{Premise, Step};
 use crate::admission::PREPARE_WAIT_MAX;
 use crate::batch::check_map;
-use crate::client_cells::names_stripes;
 use crate::streams::Sent;
 use crate::target::{Target, TargetPool};
 use std::rc::Rc;
@@ -11,9 +10,11 @@ use std::time::Duration;
 use transport::Incoming;
 use twophase::{Participant, Told};
 use types::{Code, Epoch, Error, PoolId, Result, Unit};
+use vos::Summary;
 use wire::Header;
 use wire::obj::{Batch, Op, Prepared, Request, Sums, TxId, TxOutcome};
-use wire::order::Order;
+use wire::order::{Order, encode_prepare};
+use wire::walk::walk;
 
 /// A participant asks after this long without a decision; after a restart, at once.
 const DOUBT_TIME: Duration = Duration::from_millis(500);
@@ -81,7 +82,8 @@ impl Target {
                 "a transaction over several targets works on the present only",
             ));
         }
-        if names_stripes(batch) || batch.ops.iter().any(|op| op.unit().is_cell()) {
+        let summary = Summary::of(&batch.checks, &batch.ops);
+        if summary.names_stripes || summary.touches_cells {
             return Err(Error::inval("stripes and cells are no matter of transactions"));
         }
         self.asked_cont(ctx, batch.cont).await?;
@@ -89,7 +91,7 @@ impl Target {
         if let Some(gate) = ctx.admission.writers.for_bulk(data.len() as u64) {
             slot = Some(gate.enter_first(data.len() as u64, PREPARE_WAIT_MAX).await);
         }
-        let mut payload = self.stage(ctx, &batch.ops)?;
+        let mut payload = self.stage_for(ctx, &summary)?;
         let mut rest = data;
         for room in payload.buffers() {
             let (mine, others) = rest
@@ -107,11 +109,11 @@ impl Target {
         let Batch { cont, ref checks, ref ops, .. } = *batch;
         let until = self.env.now() + PREPARE_WAIT_MAX;
         loop {
-            ctx.shard.ready(cont, checks, ops).await?;
-            if self.is_settled_before_change(ctx, cont, checks, ops)? {
+            ctx.shard.ready_for_batch((cont, Epoch::ZERO), checks, ops, &summary).await?;
+            if self.is_settled_before_change(ctx, cont, checks, &summary)? {
                 break;
             }
-            let settled = self.settled_before_change(ctx, cont, checks, ops, until).await;
+            let settled = self.settled_before_change(ctx, cont, checks, &summary, until).await;
             settled.map_err(|error| match error.code {
                 Code::TimedOut => Error { code: Code::TxRestart, ..error },
                 _ => error,
@@ -119,20 +121,19 @@ impl Target {
         }
         // From here to the log no await: what is in memory stays, and what is checked still holds
         // when it is locked.
-        let group = self.group_of_batch(ctx, batch)?;
-        if ctx.shard.conflicts(batch.cont, &batch.checks, &batch.ops) {
+        let group = self.group_of_batch(ctx, batch, &summary)?;
+        if ctx.shard.is_held(batch.cont, &summary) {
             return Err(Error::new(Code::TxRestart, "another transaction holds a key"));
         }
         if let Some(premise) = premise {
             premise()?;
         }
-        let looked = ctx.shard.check(batch.cont, &batch.checks, &batch.ops);
-        let mut plan = match looked.and_then(|()| self.plan(ctx, batch)) {
+        let mut plan = match self.check_and_plan(ctx, batch, &summary) {
             Ok(plan) => plan,
             Err(error) => {
                 // What it fails for may be gone after a crash.
-                let seen = ctx.shard.newest_seen(batch.cont, &batch.checks, &batch.ops);
-                let unsettled = ctx.streams.newest_seen(batch.cont, &batch.checks, &batch.ops);
+                let seen = ctx.shard.newest_seen(batch.cont, &summary);
+                let unsettled = ctx.streams.newest_seen(batch.cont, &summary);
                 ctx.shard.durable(seen).await?;
                 ctx.streams.wait_for(unsettled).await?;
                 return Err(error);
@@ -151,18 +152,25 @@ impl Target {
         self.linger(std::mem::take(&mut plan.after.linger));
         let epoch_min = self.tick(ctx);
         let reply = plan.encode(Epoch::ZERO);
-        let mut ops = plan.writes.unwrap_or_else(|| batch.ops.clone());
         // Held open or not is known for sure only when the part takes effect.
-        ops.extend(plan.after.reap.iter().map(|handle| Op::PunchUnlessOpen { unit: handle.2 }));
-        ops.extend(plan.adopted.iter().map(|unit| Op::Adopt { unit: *unit }));
-        let (pool, cont, checks) = (batch.pool, batch.cont, batch.checks.clone());
-        let part = Batch { pool, cont, at: Epoch::ZERO, checks, ops, sums: Sums::NONE };
-        let lsn = ctx.shard.prepare(tx, coordinator, cont, wire::encode(&part), payload)?;
-        self.spread_soon(pool, ctx, cont, &part.ops);
-        let part = Batch { sums: batch.sums, ..part };
-        let order = Order::Prepare { tx, coordinator, batch: part };
-        let data = if group.is_some() { data.to_vec() } else { Vec::new() };
-        let sent = self.ship(pool, ctx, group.as_ref(), &order, data, None);
+        let reaped = plan.after.reap.iter().map(|handle| Op::PunchUnlessOpen { unit: handle.2 });
+        let adopted = plan.adopted.iter().map(|unit| Op::Adopt { unit: *unit });
+        let beside: Vec<Op<'_>> = reaped.chain(adopted).collect();
+        let ops = plan.writes.as_deref().unwrap_or(&batch.ops);
+        let ops: Vec<&Op<'_>> = walk(ops).chain(&beside).collect();
+        let (pool, cont) = (batch.pool, batch.cont);
+        // An encoded `Batch`, of operations that stay where they are.
+        let part = wire::encode(&(pool, cont, Epoch::ZERO, checks, &ops, Sums::NONE));
+        let order = group.as_ref().map(|_| encode_prepare(tx, coordinator, &part, &batch.sums));
+        let lsn = ctx.shard.prepare(tx, coordinator, cont, part, payload)?;
+        self.spread_soon(pool, ctx, cont, &summary);
+        let sent = match order {
+            Some(order) => {
+                let data = data.to_vec().into();
+                self.ship_encoded(pool, ctx, group.as_ref(), order, data, None)
+            }
+            None => Sent::NOWHERE,
+        };
         let is_same_log = self.leader_of(ctx, coordinator).is_ok_and(|leader| leader == self.id);
         let step = Step { lsn, sent, after: 0 };
         step.firm(ctx, Participant::held(is_same_log)).await?;
@@ -233,5 +241,5 @@ pub(crate) fn part_units(ctx: &TargetPool, tx: TxId) -> Vec<Unit> {
     let Some((_, part)) = ctx.shard.prepared_batch(tx) else { return Vec::new() };
     let batch = part.batch();
     let of_checks = batch.checks.iter().map(|check| check.unit);
-    batch.ops.iter().map(Op::unit).chain(of_checks).collect()
+    walk(&batch.ops).map(Op::unit).chain(of_checks).collect()
 }

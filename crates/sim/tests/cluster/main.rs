@@ -41,3 +41,4 @@ mod stores;
 mod tiers;
 mod unreadable;
 mod unsettled;
+mod walks;
