@@ -84,6 +84,7 @@ impl Target {
                     // The one that is seen is the true one. What was tried holds this one for a moment yet.
                     let mut pause = PAUSE;
                     loop {
+                        // timer: what holds it is over in a moment, and tells nobody.
                         self.env.sleep(pause).await;
                         pause *= 2;
                         match self.leave(pool, ctx, cont, unit, dkey, &note_raw, None).await {

@@ -1,26 +1,11 @@
 //! What can be said of a change as it is written down, before anything is done with it.
 
 use types::{Code, Error, Result, Unit};
+use wire::spread::{MARKER, REACHED};
 
 use crate::keys::check_keys;
 use crate::record::{ChangeDf, PlaceDf};
 use crate::space::Run;
-
-impl ChangeDf<'_> {
-    /// What it changes.
-    pub(crate) fn unit(&self) -> Unit {
-        match *self {
-            ChangeDf::Single { unit, .. }
-            | ChangeDf::SingleRuns { unit, .. }
-            | ChangeDf::Records { unit, .. }
-            | ChangeDf::PunchRecords { unit, .. }
-            | ChangeDf::PunchObj { unit }
-            | ChangeDf::PunchDkey { unit, .. }
-            | ChangeDf::PunchDkeysFrom { unit, .. }
-            | ChangeDf::PunchAkey { unit, .. } => unit,
-        }
-    }
-}
 
 /// Runs that a change of the index brings.
 pub(crate) fn each_fresh_run(change: &ChangeDf<'_>, mut each: impl FnMut(Run)) {
@@ -42,6 +27,22 @@ pub(crate) fn each_fresh_run(change: &ChangeDf<'_>, mut each: impl FnMut(Run)) {
 }
 
 impl ChangeDf<'_> {
+    /// The unit that it changes.
+    pub(crate) fn unit(&self) -> Unit {
+        self.place().0
+    }
+
+    /// True for the change that says how far the dkeys of a unit have moved. It comes first in its record: dkeys of the unit that come or go
+    /// after it are those that move.
+    pub(crate) fn is_spread_note(&self) -> bool {
+        match self {
+            ChangeDf::Single { unit, dkey, akey, .. } => {
+                *dkey == MARKER && *akey == REACHED && unit.object.spreads()
+            }
+            _ => false,
+        }
+    }
+
     /// What it changes: a dkey of a unit, or several of them, perhaps all (`None`).
     pub(crate) fn place(&self) -> (Unit, Option<&[u8]>) {
         match *self {

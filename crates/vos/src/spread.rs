@@ -11,7 +11,6 @@ use wire::walk::walk;
 
 use crate::index::Container;
 use crate::index::slot::AkeyRef;
-use crate::record::ChangeDf;
 use crate::view::View;
 
 /// `Moved` when a dkey that checks name is to be looked for in another unit; `ops` are those of the batch.
@@ -101,17 +100,6 @@ pub(crate) fn moves(op: &Op<'_>) -> Option<(u64, u64)> {
         return None;
     }
     note_in(op, unit)?.moved(unit.group == 0)
-}
-
-/// True for the change that says how far the dkeys of a unit have moved. It comes first in its record: dkeys of the unit that come or go
-/// after it are those that move.
-pub(crate) fn is_note(change: &ChangeDf<'_>) -> bool {
-    match change {
-        ChangeDf::Single { unit, dkey, akey, .. } => {
-            *dkey == MARKER && *akey == REACHED && unit.object.spreads()
-        }
-        _ => false,
-    }
 }
 
 /// When dkeys of a unit have moved last. The object has the same ones as before, so it has not changed for who asks when it did; but who has

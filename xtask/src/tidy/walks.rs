@@ -58,7 +58,14 @@ mod tests {
                 ("crates/client/src/c.rs", bad),
             ],
         );
-        let lines: Vec<usize> = found.iter().map(|finding| finding.line).collect();
-        assert_eq!(lines, [1, 3, 5, 6], "{found:?}");
+        let wanted: Vec<String> = [1, 3, 5, 6]
+            .map(|line| {
+                format!(
+                    "crates/engine/src/b.rs:{line}: a pass over operations: \
+                     go by `wire::walk::walk`, or better, have `vos::Summary` tell it"
+                )
+            })
+            .into();
+        assert_eq!(found, wanted);
     }
 }

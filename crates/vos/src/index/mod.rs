@@ -184,7 +184,7 @@ impl Index {
         if let Some((unit, ..)) = new_value(change) {
             self.note_copies(unit);
         }
-        if crate::spread::is_note(change) {
+        if change.is_spread_note() {
             effects.moving = Some(change.unit());
         }
         effects.is_move = effects.moving.is_some_and(|unit| unit == change.unit());
