@@ -51,12 +51,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
             },
             Edit {
                 path: "crates/engine/src/batch.rs",
-                from: "        if changes(batch) {\n            let tx = TxId { client, seq: header.request_id };\n",
+                from: "        if summary.writes {\n            let tx = TxId { client, seq: header.request_id };\n",
                 to: "        if header.flags & wire::header::FLAG_RETRY != 0 {\n            let tx = TxId { client, seq: header.request_id };\n",
             },
             Edit {
                 path: "crates/engine/src/batch.rs",
-                from: "        if changes(batch) && ask.ctx.shard.replayed(ask.tx())?.is_some() {\n",
+                from: "        if ask.summary.writes && ask.ctx.shard.replayed(ask.tx())?.is_some() {\n",
                 to: "        if false {\n",
             },
         ],
