@@ -267,7 +267,9 @@ impl Target {
             let (orphaned, adopted) = (Vec::new(), Vec::new());
             let order = Order::Apply { cont, epoch, ops, sums, origin, orphaned, adopted };
             let changed = Some((cont, &translated.ops[..]));
-            let sent = self.ship(batch.pool, ctx, group.as_ref(), &order, bulk, changed);
+            let (order, for_user) = (wire::encode(&order), !ask.caller.gives_way());
+            let (pool, bulk, group) = (batch.pool, bulk.into(), group.as_ref());
+            let sent = self.ship_encoded(pool, ctx, group, order, bulk, changed, for_user);
             answer.truncate(sums_at);
             return Ok((answer, lsn, sent));
         }

@@ -464,7 +464,7 @@ impl Target {
             wire::encode_into(&BulkSums::NONE, &mut answer);
             let origin = Some(Origin { tx: ask.tx(), of: summary.first_written, reply: &answer });
             let lsn = self.apply(ctx, batch, &plan, epoch, payload, origin)?;
-            let sent = self.ship_batch(ctx, batch, &plan, epoch, group.as_ref(), bulk, origin);
+            let sent = self.ship_batch(ask, &plan, epoch, group.as_ref(), bulk, origin);
             self.note_made(ctx, batch.cont, &batch.ops, &plan.after.opens);
             self.carry_out(plan.after);
             if summary.touches_cells {
@@ -514,11 +514,9 @@ impl Target {
     }
 
     /// Has the group do what a batch has come down to.
-    #[expect(clippy::too_many_arguments, reason = "what an update consists of")]
     fn ship_batch(
         self: &Rc<Self>,
-        ctx: &Rc<TargetPool>,
-        batch: &Batch<'_>,
+        ask: &Ask,
         plan: &Plan<'_>,
         epoch: Epoch,
         group: Option<&Group>,
@@ -528,6 +526,7 @@ impl Target {
         if group.is_none() {
             return Sent::NOWHERE;
         }
+        let (ctx, batch) = (&ask.ctx, ask.held.batch());
         let all = plan.writes.as_deref().unwrap_or(&batch.ops);
         let ops: Vec<&Op<'_>> = walk(all).filter(|op| op.is_write()).collect();
         let (mut orphaned, mut adopted) = (Vec::new(), Vec::new());
@@ -540,7 +539,8 @@ impl Target {
         let origin = origin.and_then(as_order_origin);
         let (cont, sums) = (batch.cont, batch.sums);
         let order = ApplyOrder { cont, epoch, ops: &ops, sums, origin, orphaned, adopted };
-        self.ship_encoded(batch.pool, ctx, group, order.encode(), bulk, Some((cont, all)))
+        let (changed, for_user) = (Some((cont, all)), !ask.caller.gives_way());
+        self.ship_encoded(batch.pool, ctx, group, order.encode(), bulk, changed, for_user)
     }
 
     /// In the step in which a batch takes effect: that its client has not come again meanwhile, and no other

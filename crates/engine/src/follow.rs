@@ -13,6 +13,7 @@ use std::rc::Rc;
 use transport::{Incoming, IncomingBulk};
 use types::{Code, ContId, Error, PoolId, Result, TargetId, Unit};
 use vos::{Lsn, Origin, OrphanChange, Payload};
+use wire::header::FLAG_USERS;
 use wire::map::{LEFT_UNSURE, PoolMap, TargetInfo};
 use wire::obj::{Batch, Cond, Op, Request, Sums};
 use wire::order::{Order, OrderOrigin, Orders, OrdersDone};
@@ -138,7 +139,10 @@ struct Wanted {
 impl Target {
     /// Takes orders off a leader's connection and carries them out.
     pub(crate) async fn receive_orders(self: &Rc<Self>, incoming: Incoming) {
-        let Incoming { body, bulk, responder, .. } = incoming;
+        let Incoming { header, body, bulk, responder, .. } = incoming;
+        if header.flags & FLAG_USERS != 0 {
+            self.note_client();
+        }
         let body = match self.follow(&body, bulk).await {
             Ok(done) => wire::encode(&Ok::<_, Error>(done)),
             Err(error) => wire::encode(&Err::<(), Error>(error)),
@@ -238,7 +242,6 @@ impl Target {
         let shard = &ctx.shard;
         match order {
             Order::Apply { cont, epoch, ops, sums, origin, orphaned, adopted } => {
-                self.note_client();
                 if !self.knows_cont(ctx, cont).await? {
                     return Ok(());
                 }

@@ -76,40 +76,33 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    /// Of one of the targets that have these signs of clients in common.
-    pub fn beside(signs: Arc<AtomicU64>) -> Lines {
-        Lines { near: Near { signs, ..Near::default() }, ..Lines::default() }
+    /// Of one of the targets that tell each other of clients here.
+    pub fn beside(latest: Arc<AtomicU64>) -> Lines {
+        Lines { near: Near { latest, ..Near::default() }, ..Lines::default() }
     }
 }
 
-/// Clients of the engine's targets, by a number that each target counts up while it has some. Their clocks are not the same.
+/// Clients of the engine's targets, by when one of these had some last.
 #[derive(Default)]
 struct Near {
-    signs: Arc<AtomicU64>,
-    /// When this target counted it up last.
+    /// Nanoseconds of the clock that they have in common; 0: never.
+    latest: Arc<AtomicU64>,
+    /// When this target said so last.
     told: Cell<Option<Duration>>,
-    /// What it was when somebody looked, and since when it is that.
-    seen: Cell<Option<(u64, Duration)>>,
 }
 
 impl Near {
     fn tell(&self, now: Duration) {
         if self.told.get().is_none_or(|told| now.saturating_sub(told) >= TOLD_PAUSE) {
             self.told.set(Some(now));
-            self.signs.fetch_add(1, Ordering::Relaxed);
+            self.latest.fetch_max(now.as_nanos() as u64, Ordering::Relaxed);
         }
     }
 
-    /// True when it has changed lately, or may have: nobody has looked for long.
+    /// Whoever asks for the first time since long is not told of clients that were there in between.
     fn has_some(&self, now: Duration) -> bool {
-        let signs = self.signs.load(Ordering::Relaxed);
-        match self.seen.get() {
-            Some((seen, since)) if seen == signs => now.saturating_sub(since) < LATELY,
-            _ => {
-                self.seen.set(Some((signs, now)));
-                signs > 0
-            }
-        }
+        let latest = self.latest.load(Ordering::Relaxed);
+        latest > 0 && now.saturating_sub(Duration::from_nanos(latest)) < LATELY
     }
 }
 
@@ -365,18 +358,34 @@ mod tests {
 
     #[test]
     fn targets_of_an_engine_hear_of_each_others_clients() {
-        let signs = Arc::default();
-        let near = || Near { signs: Arc::clone(&signs), ..Near::default() };
+        let latest = Arc::default();
+        let near = || Near { latest: Arc::clone(&latest), ..Near::default() };
         let (one, other) = (near(), near());
-        assert!(!one.has_some(MS(0)) && !other.has_some(MS(7_000)));
+        assert!(!one.has_some(MS(0)) && !other.has_some(MS(0)));
         one.tell(MS(1));
-        assert!(one.has_some(MS(1)) && other.has_some(MS(7_001)));
-        assert!(other.has_some(MS(7_050)) && !other.has_some(MS(7_101)));
-        // Not with each request: the number is common to all threads.
+        assert!(one.has_some(MS(1)) && other.has_some(MS(1)));
+        assert!(other.has_some(MS(100)) && !other.has_some(MS(101)));
+        // Not with each request: all threads look at it.
         one.tell(MS(5));
-        assert!(!other.has_some(MS(7_102)));
+        assert!(!other.has_some(MS(101)));
         one.tell(MS(11));
-        assert!(other.has_some(MS(7_103)));
+        assert!(other.has_some(MS(110)) && !other.has_some(MS(111)));
+        // Theirs may be a moment behind.
+        other.tell(MS(9));
+        assert!(one.has_some(MS(110)));
+    }
+
+    /// A number was counted up for each sign, and who had not looked for long took a change for something that was now: a mover in a pool that nobody used was
+    /// told of users with its first request, and rested.
+    #[test]
+    fn clients_of_before_are_not_there() {
+        let latest = Arc::default();
+        let near = || Near { latest: Arc::clone(&latest), ..Near::default() };
+        let (one, other) = (near(), near());
+        one.tell(MS(1));
+        assert!(!other.has_some(MS(60_000)));
+        one.tell(MS(60_100));
+        assert!(!other.has_some(MS(120_000)) && !other.has_some(MS(120_001)));
     }
 
     #[test]

@@ -133,12 +133,25 @@ impl Peers {
         body: &[u8],
         bulk_out: &[&[u8]],
     ) -> Result<Answer> {
-        self.ask_under(0, engine, target, body, bulk_out).await
+        self.ask_flagged(0, engine, target, body, bulk_out).await
+    }
+
+    /// The same with flags of [`wire::header`].
+    pub async fn ask_flagged(
+        &self,
+        flags: u8,
+        engine: &EngineInfo,
+        target: TargetId,
+        body: &[u8],
+        bulk_out: &[&[u8]],
+    ) -> Result<Answer> {
+        self.ask_under(0, flags, engine, target, body, bulk_out).await
     }
 
     async fn ask_under(
         &self,
         map_version: u32,
+        flags: u8,
         engine: &EngineInfo,
         target: TargetId,
         body: &[u8],
@@ -147,7 +160,7 @@ impl Peers {
         let conn = self.conn(engine, Service::Target(target)).await?;
         let begun = self.env.now();
         let call = self.new_call(Kind::Request, body, bulk_out, ANSWER_TIME_MAX);
-        let answer = conn.call(Call { map_version, ..call }).await?;
+        let answer = conn.call(Call { map_version, flags, ..call }).await?;
         self.note(engine, bulk_out.iter().map(|part| part.len() as u64).sum(), begun);
         Ok(answer)
     }
@@ -161,7 +174,7 @@ impl Peers {
         body: &[u8],
         bulk_out: &[&[u8]],
     ) -> Result<Answer> {
-        self.ask_under(map.version, engine, target, body, bulk_out).await
+        self.ask_under(map.version, 0, engine, target, body, bulk_out).await
     }
 
     /// The same without bulk, with a limit to all of it.

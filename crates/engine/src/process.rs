@@ -365,7 +365,7 @@ async fn serve(parts: Parts, ready: impl FnOnce(Rank)) -> Result<Serving> {
         token,
         incarnation,
         events: teller,
-        signs: Arc::default(),
+        clients_seen: Arc::default(),
         in_threads,
     };
     let mut serving = Serving {

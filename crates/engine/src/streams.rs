@@ -24,6 +24,7 @@ use std::rc::{Rc, Weak};
 use std::time::Duration;
 use types::{Code, ContId, Error, PoolId, Result, TargetId, Unit};
 use vos::{Lsn, Segments, Summary, Unsettled};
+use wire::header::FLAG_USERS;
 use wire::map::PoolMap;
 use wire::obj::{Cond, Op, Request};
 use wire::order::{Order, OrderAt, Orders, OrdersDone};
@@ -119,15 +120,14 @@ impl Bulk {
     }
 }
 
-/// An order's number, it and its bulk, as they are sent.
-type Next = (u64, Rc<Vec<u8>>, Rc<Bulk>);
-
 /// An order for one member.
+#[derive(Clone)]
 struct Queued {
     /// Over all streams.
     number: u64,
     order: Rc<Vec<u8>>,
     bulk: Rc<Bulk>,
+    for_user: bool,
 }
 
 impl Queued {
@@ -450,10 +450,11 @@ impl Target {
             let number = Lsn(ctx.streams.last.get() + 1);
             ctx.streams.watched.borrow_mut().note_ops(number, *cont, &[op]);
         }
-        self.queue(pool, ctx, group, wire::encode(order), places, bulk.into(), changed)
+        self.queue(pool, ctx, group, wire::encode(order), places, bulk.into(), changed, false)
     }
 
-    /// The same for an [`Order::Apply`] or [`Order::Prepare`] that is encoded already.
+    /// The same for an [`Order::Apply`] or [`Order::Prepare`] that is encoded already. `for_user`: a client wants it that gives way to nobody.
+    #[expect(clippy::too_many_arguments, reason = "what an order consists of")]
     pub(crate) fn ship_encoded(
         self: &Rc<Self>,
         pool: PoolId,
@@ -462,9 +463,10 @@ impl Target {
         order: Vec<u8>,
         bulk: Bulk,
         changed: Option<(ContId, &[Op<'_>])>,
+        for_user: bool,
     ) -> Sent {
         match group.filter(|group| !group.followers.is_empty()) {
-            Some(group) => self.queue(pool, ctx, group, order, Vec::new(), bulk, changed),
+            Some(group) => self.queue(pool, ctx, group, order, Vec::new(), bulk, changed, for_user),
             None => Sent::NOWHERE,
         }
     }
@@ -480,6 +482,7 @@ impl Target {
         places: Vec<Place>,
         bulk: Bulk,
         changed: Option<(ContId, &[Op<'_>])>,
+        for_user: bool,
     ) -> Sent {
         let streams = &ctx.streams;
         let number = streams.last.get() + 1;
@@ -504,7 +507,7 @@ impl Target {
         for member in followers {
             let (order, bulk) = (order.clone(), bulk.clone());
             let stream = self.stream_to(pool, ctx, *member);
-            stream.queue.borrow_mut().push_back(Queued { number, order, bulk });
+            stream.queue.borrow_mut().push_back(Queued { number, order, bulk, for_user });
             stream.wake();
         }
         Sent(Some(settled))
@@ -535,15 +538,14 @@ impl Target {
         stream: &Stream,
     ) -> Result<usize> {
         let (mut bytes, portions) = (0, self.portions.get());
-        let next: Vec<Next> = {
+        let next: Vec<Queued> = {
             let queue = stream.queue.borrow();
             let fits = |queued: &&Queued| {
                 let is_first = bytes == 0;
                 bytes += queued.bytes();
                 is_first || bytes <= portions.order_bytes
             };
-            let next = queue.iter().take(portions.orders).take_while(fits);
-            next.map(|queued| (queued.number, queued.order.clone(), queued.bulk.clone())).collect()
+            queue.iter().take(portions.orders).take_while(fits).cloned().collect()
         };
         let map = ctx.map()?;
         let engine = map.engine_of(member).ok_or_else(|| Error::bare(Code::NonExist))?;
@@ -556,15 +558,17 @@ impl Target {
             settled: ctx.streams.settled(),
             orders: next
                 .iter()
-                .map(|(number, order, bulk)| OrderAt {
-                    number: *number,
-                    order: serde_bytes::Bytes::new(order),
-                    bulk_bytes: bulk.bytes() as u32,
+                .map(|queued| OrderAt {
+                    number: queued.number,
+                    order: serde_bytes::Bytes::new(&queued.order),
+                    bulk_bytes: queued.bulk.bytes() as u32,
                 })
                 .collect(),
         }));
-        let bulk: Vec<&[u8]> = next.iter().flat_map(|(.., bulk)| bulk.slices()).collect();
-        let answer = self.streaming.ask(engine, member, &body, &bulk).await?;
+        let bulk: Vec<&[u8]> = next.iter().flat_map(|queued| queued.bulk.slices()).collect();
+        let for_users = next.iter().any(|queued| queued.for_user);
+        let flags = if for_users { FLAG_USERS } else { 0 };
+        let answer = self.streaming.ask_flagged(flags, engine, member, &body, &bulk).await?;
         let done = wire::decode::<Result<OrdersDone>>(&answer.body)??;
         stream.is_short.set(done.is_short);
         // What it has of an earlier leader, too, is older than what comes from here.

@@ -25,8 +25,8 @@ pub(crate) struct Starter {
     pub token: Vec<u8>,
     pub incarnation: u64,
     pub events: Teller,
-    /// Signs of clients, for those who give way.
-    pub signs: Arc<AtomicU64>,
+    /// When some target had clients last, for those who give way.
+    pub clients_seen: Arc<AtomicU64>,
     /// Targets get threads of their own; else they are tasks of `env`.
     pub in_threads: bool,
 }
@@ -70,7 +70,7 @@ impl Starter {
             token: self.token.clone(),
             incarnation: self.incarnation,
             events: self.events.clone(),
-            signs: self.signs.clone(),
+            clients_seen: self.clients_seen.clone(),
             cores: config.targets[number].cores.clone(),
             habit: config.measure_habit(),
             portions: config.store.portions,
@@ -94,7 +94,7 @@ struct TargetStart {
     token: Vec<u8>,
     incarnation: u64,
     events: Teller,
-    signs: Arc<AtomicU64>,
+    clients_seen: Arc<AtomicU64>,
     /// Where its thread runs; empty: anywhere.
     cores: Vec<usize>,
     /// How it measures its devices by itself.
@@ -159,7 +159,7 @@ impl TargetStart {
                     tracing::warn!("target {id}: {error}");
                 }
                 let (host, token, events) = (self.host, self.token, self.events.clone());
-                let (incarnation, moving) = (self.incarnation, Lines::beside(self.signs));
+                let (incarnation, moving) = (self.incarnation, Lines::beside(self.clients_seen));
                 Target::open(env.clone(), id, store, host, token, incarnation, events, moving).await
             }
             Err(error) => Err(error),

@@ -52,7 +52,7 @@ impl Env {
         }
     }
 
-    /// Monotonic time since some moment before this was made.
+    /// Monotonic time since some moment before this was made; the same for all environments of a process.
     pub fn now(&self) -> Duration {
         match &self.0 {
             Kind::Real(real) => real.now(),

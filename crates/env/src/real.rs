@@ -15,6 +15,7 @@ use std::collections::HashMap;
 use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use std::rc::Rc;
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 use types::{Error, Result};
 
@@ -26,6 +27,9 @@ const EXPECTED_AFTER: u32 = 8;
 const EVENT_COUNT_MAX: usize = 64;
 /// Epoll key of doorbells and of sources: there is nothing to look up.
 const KEY_NONE: u64 = u64::MAX;
+
+/// Where the clock of all threads begins.
+static EPOCH: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 /// One thread's run loop.
 pub(crate) struct Real {
@@ -79,7 +83,7 @@ impl Real {
             exec: Exec::new(Some(doorbell)),
             timers: Rc::default(),
             rng: Rng::new(u64::from_ne_bytes(os_random()?)),
-            epoch: Instant::now(),
+            epoch: *EPOCH,
             epoll,
             sources: RefCell::new(Rc::new([])),
             watches: RefCell::default(),

@@ -31,6 +31,17 @@ fn tasks_run_in_the_order_they_were_spawned_and_timers_by_deadline() {
     assert_eq!(env.task_count(), 0);
 }
 
+/// What one thread notes others compare with their own time.
+#[test]
+fn threads_have_one_clock() {
+    let env = Env::real().unwrap();
+    for _ in 0..20 {
+        let before = env.now();
+        let there = std::thread::spawn(|| Env::real().unwrap().now()).join().unwrap();
+        assert!(before <= there && there <= env.now());
+    }
+}
+
 #[test]
 fn a_wake_from_another_thread_ends_the_sleep() {
     let env = Env::real().unwrap();

@@ -31,7 +31,8 @@ pub async fn evict_file(
     let record = record.ok_or_else(|| {
         Error::new(Code::NonExist, "the file has no copy in a tier; azekura fs tier sync makes one")
     })?;
-    let manifest = manifest_of(store, &record).await?;
+    let client = fs.container().client();
+    let manifest = client.beside_users(manifest_of(store, &record)).await?;
     let survey = fs.tier_survey(file).await?;
     let (mut eviction, mut newest) = (Eviction::default(), Epoch::ZERO);
     let count = survey.chunks.len();
@@ -49,7 +50,6 @@ pub async fn evict_file(
         }
     }
     let mut outcome = Ok(());
-    let client = fs.container().client();
     let read = |(first, part)| async move {
         (first, part, client.beside_users(part_bytes(store, part)).await)
     };

@@ -130,7 +130,10 @@ impl<'a> Uploading<'a> {
         let container = cont.info().uuid.to_string();
         let prefix = upload_prefix(&container, file.oid(), version, random);
         let old = match old {
-            Some(old) => Some((old.clone(), manifest_of(store, &old).await?)),
+            Some(old) => {
+                let manifest = cont.client().beside_users(manifest_of(store, &old)).await?;
+                Some((old.clone(), manifest))
+            }
             None => None,
         };
         let record = match &old {
@@ -248,7 +251,8 @@ impl<'a> Uploading<'a> {
         };
         let (raw, manifest_sum) = manifest.encode();
         let key = manifest_key(&self.prefix);
-        self.store.put(key.clone(), raw).await?;
+        let client = self.fs.container().client();
+        client.beside_users(self.store.put(key.clone(), raw)).await?;
         Ok(TierRecord {
             version: manifest.version,
             size: manifest.size,

@@ -95,7 +95,8 @@ pub const FLAG_CELLS: u8 = 16;
 /// In requests and their frames to targets: the body ends, before memory ranges, with the number of the job that is asked for, one byte
 /// ([`crate::obj::Notice::Job`]).
 pub const FLAG_JOB: u8 = 32;
-/// In answers to jobs in the background ([`types::job::is_background`]): users want something of the engine, too. Advice.
+/// In answers to jobs in the background ([`types::job::is_background`]): users want something of the engine, too. In messages with orders of a leader: users want
+/// some of them. Advice.
 pub const FLAG_USERS: u8 = 64;
 
 /// A decoded frame header.

@@ -167,7 +167,7 @@ impl Target {
         let sent = match order {
             Some(order) => {
                 let data = data.to_vec().into();
-                self.ship_encoded(pool, ctx, group.as_ref(), order, data, None)
+                self.ship_encoded(pool, ctx, group.as_ref(), order, data, None, false)
             }
             None => Sent::NOWHERE,
         };

@@ -6,7 +6,7 @@ use sim::{Cluster, ClusterSpec, seeds};
 use std::cell::Cell;
 use std::pin::pin;
 use std::time::Duration;
-use types::{ContLayout, Durability, ObjType, TargetId};
+use types::{ContLayout, Durability, ObjType, Oid, TargetId};
 use wire::control::{Name, OpenMode};
 use wire::obj::Recx;
 
@@ -59,11 +59,6 @@ fn moved(seed: u64, durability: Durability, user: bool, job: &str) -> (u64, u64)
         let own = pool.cont_open(&Name::Label("c".into()), OpenMode::ReadWrite).await.unwrap();
         let theirs: Vec<ArrayObj> =
             theirs.into_iter().map(|file| ArrayObj { cont: own.clone(), ..file }).collect();
-        // A target that has not looked for long takes what was before, here the making of the container, for something that is now.
-        let range = [Recx { index: 0, count: BLOCK }];
-        for file in &theirs {
-            file.write(&range, &[&vec![7; BLOCK as usize]]).await.unwrap();
-        }
         client.env().sleep(Duration::from_millis(200)).await;
         let mover = join_all(theirs.iter().map(|file| work_on(&client, file, &by_job)));
         match user {
@@ -155,5 +150,70 @@ fn what_no_engine_holds_back_rests_beside_users() {
             format!("seed {seed}: {beside} beside a user, {alone} alone, {other} of another job");
         assert!(beside > 5 && beside * 5 < alone, "{told}");
         assert!(other * 10 > alone * 9, "{told}");
+    }
+}
+
+/// A file that these targets have, their leader first.
+fn file_at(cont: &Container, class: &str, targets: &[TargetId]) -> ArrayObj {
+    let oids = (0..).map(|number| {
+        cont.generate_oid(ObjType::ArrayByte, class.parse().unwrap(), 0, number).unwrap()
+    });
+    let is_there = |oid: &Oid| cont.layout(*oid).unwrap().targets() == targets;
+    let oid = oids.take(1000).find(is_there).unwrap();
+    ArrayObj { cont: cont.clone(), oid, record_bytes: 1, chunk_records: 1 << 20 }
+}
+
+/// Writes and reads a block of each file again and again; returns after how many of so many requests users were there.
+async fn heard(client: &Client, files: &[ArrayObj], rounds: u32) -> u32 {
+    let (range, data) = ([Recx { index: 0, count: BLOCK }], vec![7; BLOCK as usize]);
+    let (mut room, mut heard) = (vec![0; BLOCK as usize], 0);
+    for _ in 0..rounds {
+        for file in files {
+            file.write(&range, &[&data]).await.unwrap();
+            heard += u32::from(client.gives_way());
+            file.read(&range, &mut [&mut room]).await.unwrap();
+            heard += u32::from(client.gives_way());
+        }
+    }
+    heard
+}
+
+/// A mover in a pool that nobody used heard of users: of those of long before, where a target had not been asked since, and of itself, where what it writes has
+/// copies. So it rested beside nobody.
+#[test]
+fn a_mover_does_not_hear_of_itself_or_of_long_before() {
+    for seed in seeds(2) {
+        let cluster = Cluster::start(ClusterSpec { seed, engines: 2, targets: 1 }).unwrap();
+        let told = cluster.block_on(async {
+            let setup = cluster.client("setup");
+            let cont = cluster.container(&setup, Durability::Wal, ContLayout::Plain).await.unwrap();
+            let client = cluster.client_in_job("mover", types::job::TIER_MOVER);
+            let pool =
+                client.pool_open(&Name::Label("p".into()), OpenMode::ReadWrite).await.unwrap();
+            let own = pool.cont_open(&Name::Label("c".into()), OpenMode::ReadWrite).await.unwrap();
+            let (a, b) = (TargetId(0), TargetId(1));
+            let theirs = [file_at(&own, "RP_2G1", &[a, b]), file_at(&own, "RP_2G1", &[b, a])];
+            let of_user = file_at(&cont, "RP_2G1", &[a, b]);
+            let at_member = [file_at(&own, "S1", &[b])];
+            let nap = || client.env().sleep(Duration::from_secs(5));
+            let mut told = Vec::new();
+            for _ in 0..2 {
+                heard(&setup, std::slice::from_ref(&of_user), 3).await;
+                nap().await;
+                told.push(heard(&client, &theirs, 20).await);
+                nap().await;
+                // The user has nothing of the target that the mover asks but copies of what is written.
+                let mut beside = 0;
+                for _ in 0..10 {
+                    heard(&setup, std::slice::from_ref(&of_user), 3).await;
+                    beside += heard(&client, &at_member, 1).await;
+                }
+                told.push(beside);
+                nap().await;
+            }
+            told
+        });
+        assert_eq!((told[0], told[2]), (0, 0), "seed {seed}: {told:?}");
+        assert!(told[1] >= 10 && told[3] >= 10, "seed {seed}: {told:?}");
     }
 }

@@ -12,12 +12,14 @@ use crate::session::{Session, absolute};
 use crate::tier::of_cont;
 use crate::url::{self, Url};
 use bench::svg::{Lines, Series};
+use beside::Load;
 use clap::ValueEnum;
 use dfs::tier::{Mark, TierNotice};
 use dfs::{CreateOptions, Obj, OpenFlags};
 use futures_util::future::ready;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use serde::Serialize;
+use std::cell::Cell;
 use std::path::Path;
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
@@ -46,8 +48,8 @@ const BLOCK: u64 = 1 << 20;
 const CACHED_FILES: u32 = 8;
 /// A run with blocks of 4 KiB ends after so long: each write is a step of its own in the pool's log.
 const BLOCK_RUN_TIME: Duration = Duration::from_secs(2);
-/// Times that work beside moves is done: what is over in a tenth of a second tells of one step of the mover, or of none.
-const ROUNDS: u32 = 8;
+/// Work beside moves is done again and again for so long: what is over in a second tells of one step of the mover, or of none.
+const BESIDE_RUN_TIME: Duration = Duration::from_secs(3);
 
 /// What is varied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, ValueEnum)]
@@ -61,19 +63,17 @@ pub enum Experiment {
     Depth,
     /// A pool that keeps all, and one that keeps a quarter
     Cache,
-    /// Work on the pool's files alone, and while others are copied, evicted and fetched without a pause
+    /// Work on the pool's files alone, while others are copied, evicted and fetched without a pause, and while only the store has as much to do
     Foreground,
 }
 
 impl Experiment {
-    /// How long each run lasts at most unless somebody says otherwise.
+    /// How long each run lasts at most, or at least beside moves, unless somebody says otherwise.
     fn run_time(self) -> Option<Duration> {
         match self {
             Experiment::Block => Some(BLOCK_RUN_TIME),
-            Experiment::Threads
-            | Experiment::Depth
-            | Experiment::Cache
-            | Experiment::Foreground => None,
+            Experiment::Foreground => Some(BESIDE_RUN_TIME),
+            Experiment::Threads | Experiment::Depth | Experiment::Cache => None,
         }
     }
 }
@@ -95,6 +95,10 @@ enum Kind {
     WriteBeside,
     /// As [`Kind::ReadPool`], while other files are moved.
     ReadBeside,
+    /// As [`Kind::WriteAsync`], while the store has as much to do as in the run before.
+    WriteBesideStore,
+    /// As [`Kind::ReadPool`], while the store has as much to do as in the run before.
+    ReadBesideStore,
 }
 
 impl Kind {
@@ -107,11 +111,14 @@ impl Kind {
             Kind::ReadSmallCache => "read again, pool keeps a quarter",
             Kind::WriteBeside => "write, while others are moved",
             Kind::ReadBeside => "read, while others are moved",
+            Kind::WriteBesideStore => "write, while the store has as much to do",
+            Kind::ReadBesideStore => "read, while the store has as much to do",
         }
     }
 
     fn writes(self) -> bool {
-        matches!(self, Kind::WriteAsync | Kind::WritePosix | Kind::WriteBeside)
+        use Kind::{WriteAsync, WriteBeside, WriteBesideStore, WritePosix};
+        matches!(self, WriteAsync | WritePosix | WriteBeside | WriteBesideStore)
     }
 }
 
@@ -122,8 +129,8 @@ struct Case {
     block: u64,
     threads: u32,
     depth: u32,
-    /// So often one after the other.
-    rounds: u32,
+    /// Again and again for so long; zero: once.
+    lasts: Duration,
     /// Nothing is begun after so long.
     time: Option<Duration>,
 }
@@ -160,7 +167,7 @@ struct Row {
     /// Of a write: until the tier had all of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     safe_seconds: Option<f64>,
-    /// Of files that were moved meanwhile: copied, given up and brought back.
+    /// What the store took and gave meanwhile for others, bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     moved_bytes: Option<u64>,
 }
@@ -187,6 +194,8 @@ struct Bench<'a> {
     store: Store,
     source: Source,
     bytes: u64,
+    /// What the store had to do in the last run beside moves.
+    load: Cell<Load>,
 }
 
 /// Of an experiment, bytes.
@@ -221,11 +230,15 @@ pub fn run(
     let dir = url::join(&url.path, format!(".bench-tier-{}", std::process::id()).as_bytes());
     remote.wait(&dir, remote.sys.mkdir(&dir, 0o700))?;
     let place = Place { session, url, dir };
-    let bench = Bench { place, remote, tier, store, source, bytes };
+    let bench = Bench { place, remote, tier, store, source, bytes, load: Cell::default() };
     let mut rows = Vec::new();
     let time = sizes.time.or(experiment.run_time());
+    let (time, lasts) = match experiment {
+        Experiment::Foreground => (None, time.unwrap_or_default()),
+        _ => (time, Duration::ZERO),
+    };
     let outcome = cases(experiment, bytes).into_iter().try_for_each(|case| {
-        rows.push(bench.run(Case { time, ..case })?);
+        rows.push(bench.run(Case { time, lasts, ..case })?);
         Ok(())
     });
     let dir = &bench.place.dir;
@@ -269,7 +282,8 @@ pub fn run(
 /// The runs of an experiment.
 fn cases(experiment: Experiment, bytes: u64) -> Vec<Case> {
     use Kind::{
-        ReadBeside, ReadPool, ReadSmallCache, ReadTier, WriteAsync, WriteBeside, WritePosix,
+        ReadBeside, ReadBesideStore, ReadPool, ReadSmallCache, ReadTier, WriteAsync, WriteBeside,
+        WriteBesideStore, WritePosix,
     };
     let mut cases = Vec::new();
     let mut add = |kinds: &[Kind], block, threads, depth| {
@@ -278,7 +292,7 @@ fn cases(experiment: Experiment, bytes: u64) -> Vec<Case> {
             block,
             threads,
             depth,
-            rounds: 1,
+            lasts: Duration::ZERO,
             time: None,
         }));
     };
@@ -305,9 +319,9 @@ fn cases(experiment: Experiment, bytes: u64) -> Vec<Case> {
         }
         Experiment::Foreground => {
             for block in [64 << 10, BLOCK, 4 << 20] {
-                add(&[WriteAsync, WriteBeside, ReadPool, ReadBeside], block, 1, 1);
+                add(&[WriteAsync, WriteBeside, WriteBesideStore], block, 1, 1);
+                add(&[ReadPool, ReadBeside, ReadBesideStore], block, 1, 1);
             }
-            cases.iter_mut().for_each(|case| case.rounds = ROUNDS);
         }
     }
     cases
@@ -423,7 +437,8 @@ impl Bench<'_> {
         let Case { kind, block, threads, depth, .. } = case;
         let per_file = self.bytes / files as u64;
         let (mut safe_seconds, mut moved_bytes) = (None, None);
-        let fill = Case { block: BLOCK, depth: 4, threads: 1, rounds: 1, time: None, ..case };
+        let fill =
+            Case { block: BLOCK, depth: 4, threads: 1, lasts: Duration::ZERO, time: None, ..case };
         let done = match kind {
             Kind::WriteAsync | Kind::WritePosix => {
                 self.say(kind == Kind::WritePosix)?;
@@ -435,7 +450,10 @@ impl Bench<'_> {
                 safe_seconds = Some(begin.elapsed().as_secs_f64());
                 done
             }
-            Kind::WriteBeside | Kind::ReadBeside => {
+            Kind::WriteBeside
+            | Kind::ReadBeside
+            | Kind::WriteBesideStore
+            | Kind::ReadBesideStore => {
                 self.say(false)?;
                 let writes = kind.writes();
                 if !writes {
@@ -444,9 +462,13 @@ impl Bench<'_> {
                     self.sync(files)?;
                     self.source.drop_parts();
                 }
-                let (done, moved) =
-                    self.beside_moves(|| self.move_all(case, files, per_file, writes))?;
-                moved_bytes = Some(moved);
+                let work = || self.move_all(case, files, per_file, writes);
+                let (done, load) = match kind {
+                    Kind::WriteBeside | Kind::ReadBeside => self.beside_moves(work)?,
+                    _ => self.beside_store(self.load.get(), work)?,
+                };
+                self.load.set(load);
+                moved_bytes = Some(load.bytes());
                 done
             }
             Kind::ReadPool | Kind::ReadTier | Kind::ReadSmallCache => {
@@ -495,10 +517,12 @@ impl Bench<'_> {
     /// Writes or reads all files, each thread those of its own, as often as the case says.
     fn move_all(&self, case: Case, files: u32, per_file: u64, writes: bool) -> Result<Done> {
         let mut all = Done::default();
-        for _ in 0..case.rounds {
+        loop {
             all.add(self.move_once(case, files, per_file, writes)?);
+            if all.seconds >= case.lasts.as_secs_f64() {
+                return Ok(all);
+            }
         }
-        Ok(all)
     }
 
     fn move_once(&self, case: Case, files: u32, per_file: u64, writes: bool) -> Result<Done> {
