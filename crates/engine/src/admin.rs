@@ -3,6 +3,7 @@
 use crate::batch::check_map;
 use crate::target::{Target, TargetPool};
 use crate::tokens::not_for_clients;
+use std::cell::Cell;
 use std::rc::Rc;
 use transport::{Incoming, Responder};
 use types::{ClientId, Code, Error, PoolId, Result, Unit};
@@ -24,6 +25,24 @@ async fn take_room(responder: &Responder, bytes: usize) -> Result<()> {
     match responder.room_for_answer(bytes).await {
         true => Ok(()),
         false => Err(Error::bare(Code::Canceled)),
+    }
+}
+
+/// The latest term of a control service that has given an order.
+#[derive(Default)]
+pub(crate) struct Term(Cell<u64>);
+
+impl Term {
+    /// Refuses orders of an earlier one.
+    fn follow(&self, term: u64) -> Result<()> {
+        if term < self.0.get() {
+            return Err(Error::new(
+                Code::Busy,
+                "the order is of an engine that holds the control service no more",
+            ));
+        }
+        self.0.set(term);
+        Ok(())
     }
 }
 
@@ -58,11 +77,11 @@ impl Target {
         }
         match request {
             Request::PoolShardStat { pool } => {
-                let ctx = self.shard(pool).await?;
+                let ctx = self.pools.of(pool).await?;
                 Ok(wire::encode(&Ok::<_, Error>(ctx.shard.stat())))
             }
             Request::ListObjects { pool, cont, at, after, count_max } => {
-                let ctx = self.mapped_shard(pool).await?;
+                let ctx = self.pools.mapped(pool).await?;
                 // What has come to this target by a map that it does not know would be left out.
                 self.know_map_of(&ctx, header).await?;
                 self.asked_cont(&ctx, cont).await?;
@@ -84,7 +103,7 @@ impl Target {
                 Ok(wire::encode(&Ok::<_, Error>(list)))
             }
             Request::ListOrphans { pool, cont, after, count_max } => {
-                let ctx = self.mapped_shard(pool).await?;
+                let ctx = self.pools.mapped(pool).await?;
                 self.know_map_of(&ctx, header).await?;
                 let max = (count_max as usize).clamp(1, LIST_COUNT_MAX);
                 take_room(responder, max.min(ctx.shard.orphan_count()) * LISTED_BYTES).await?;
@@ -96,7 +115,7 @@ impl Target {
                 Ok(wire::encode(&Ok::<_, Error>(ObjectList { units, complete })))
             }
             Request::PutInPlace { pool, cont, unit } => {
-                let ctx = self.mapped_shard(pool).await?;
+                let ctx = self.pools.mapped(pool).await?;
                 self.know_map_of(&ctx, header).await?;
                 check_map(header, &ctx)?;
                 self.asked_cont(&ctx, cont).await?;
@@ -104,33 +123,33 @@ impl Target {
                 Ok(wire::encode(&Ok::<_, Error>(moved)))
             }
             Request::Decide { pool, tx, unit, outcome } => {
-                let ctx = self.mapped_shard(pool).await?;
+                let ctx = self.pools.mapped(pool).await?;
                 self.know_map_of(&ctx, header).await?;
                 check_map(header, &ctx)?;
                 self.decide(pool, &ctx, tx, unit, outcome).await?.written(&ctx).await?;
                 Ok(wire::encode(&Ok::<_, Error>(outcome)))
             }
             Request::AskOutcome { pool, tx, coordinator } => {
-                let ctx = self.mapped_shard(pool).await?;
+                let ctx = self.pools.mapped(pool).await?;
                 self.know_map_of(&ctx, header).await?;
                 check_map(header, &ctx)?;
                 let outcome = self.outcome_to_tell(pool, &ctx, tx, coordinator).await?;
                 Ok(wire::encode(&Ok::<_, Error>(outcome)))
             }
             Request::AdmissionStat { pool } => {
-                let ctx = self.shard(pool).await?;
+                let ctx = self.pools.of(pool).await?;
                 Ok(wire::encode(&Ok::<_, Error>(ctx.admission.stat())))
             }
             Request::CacheStat { pool } => {
-                let ctx = self.shard(pool).await?;
+                let ctx = self.pools.of(pool).await?;
                 Ok(wire::encode(&Ok::<_, Error>(ctx.shard.cache_stat())))
             }
             Request::StoreStat { pool } => {
-                let ctx = self.shard(pool).await?;
+                let ctx = self.pools.of(pool).await?;
                 Ok(wire::encode(&Ok::<_, Error>(self.store_stat(&ctx).await?)))
             }
             Request::PageWait { pool } => {
-                let ctx = self.shard(pool).await?;
+                let ctx = self.pools.of(pool).await?;
                 let wait = ctx.joining.page_waits.of(ctx.map_version());
                 let wait = wait.map(|damaged| PageWait { damaged });
                 Ok(wire::encode(&Ok::<_, Error>(wait)))
@@ -139,23 +158,23 @@ impl Target {
                 Ok(wire::encode(&Ok::<_, Error>(self.admin(term, op).await?)))
             }
             Request::PoolMap { pool } => {
-                let ctx = self.shard(pool).await?;
+                let ctx = self.pools.of(pool).await?;
                 let map = ctx.map()?;
                 let parts = 1 + map.targets.len() + map.engines.len();
                 take_room(responder, parts * MAPPED_BYTES).await?;
                 Ok(wire::encode(&Ok::<_, Error>(map.as_ref().clone())))
             }
             Request::Verify(batch) => {
-                let ctx = self.shard(batch.pool).await?;
+                let ctx = self.pools.of(batch.pool).await?;
                 let bad_count = self.verify(&ctx, &batch).await?;
                 Ok(wire::encode(&Ok::<u64, Error>(bad_count)))
             }
             Request::ScrubStat { pool } => {
-                let ctx = self.shard(pool).await?;
+                let ctx = self.pools.of(pool).await?;
                 Ok(wire::encode(&Ok::<_, Error>(ctx.scrub_stat().await)))
             }
             Request::Scrub { pool } => {
-                let ctx = self.shard(pool).await?;
+                let ctx = self.pools.of(pool).await?;
                 Ok(wire::encode(&Ok::<u64, Error>(ctx.scrub_now())))
             }
             Request::Batch(_)
@@ -195,19 +214,13 @@ impl Target {
     /// Carries out an order of the control service, unless a later one has given orders already: an
     /// engine that does not know yet that another has taken over must not undo what that one did.
     pub async fn admin(self: &Rc<Self>, term: u64, op: AdminOp) -> Result<AdminReply> {
-        if term < self.term.get() {
-            return Err(Error::new(
-                Code::Busy,
-                "the order is of an engine that holds the control service no more",
-            ));
-        }
-        self.term.set(term);
+        self.term.follow(term)?;
         if let AdminOp::SetVersions { pool, cont, versions } = op {
             return self.set_versions(pool, cont, versions).await;
         }
         if let AdminOp::Measure { ask, pool } = op {
             let used_bytes = match pool {
-                Some(pool) => self.shard(pool).await?.shard.stat().used_bytes(),
+                Some(pool) => self.pools.of(pool).await?.shard.stat().used_bytes(),
                 None => 0,
             };
             if ask.is_some_and(|ask| !ask.once || self.links.network().is_none()) {
@@ -223,19 +236,13 @@ impl Target {
             _ => None,
         };
         self.carry_out_order(op).await?;
-        let held = made.and_then(|pool| self.incarnation_of(pool));
-        let served = made.and_then(|pool| self.shards.borrow().get(&pool).cloned());
+        let held = made.and_then(|pool| self.pools.incarnation_of(pool));
+        let served = made.and_then(|pool| self.pools.served(pool));
         Ok(AdminReply {
             incarnation: held.unwrap_or(0),
             is_unsure: served.is_some_and(|ctx| ctx.is_unsure()),
             ..AdminReply::default()
         })
-    }
-
-    /// Which making of a pool's part is here, served or not.
-    fn incarnation_of(&self, pool: PoolId) -> Option<u64> {
-        let served = self.shards.borrow().get(&pool).map(|ctx| ctx.shard.incarnation());
-        served.or_else(|| self.replaced.borrow().get(&pool).copied())
     }
 
     fn not_what_was_made(&self, pool: PoolId) -> Error {
@@ -252,42 +259,39 @@ impl Target {
     /// Goes on serving a pool's part if it is the one that is meant; else stops, and says so to whoever
     /// asks for it. What cannot be opened fails with its own error.
     async fn serve_shard(self: &Rc<Self>, pool: PoolId, incarnation: u64) -> Result<()> {
-        let known = self.shards.borrow().get(&pool).cloned();
+        let known = self.pools.served(pool);
         if let Some(ctx) = &known
             && ctx.shard.incarnation() == incarnation
         {
             return Ok(());
         }
-        if self.replaced.borrow().get(&pool) == Some(&incarnation) {
+        let replaced = self.pools.replaced(pool);
+        if let Some((known, handles)) = &replaced
+            && *known == incarnation
+        {
             // It was an older word that meant another one.
             let shard = self.store.open_shard(pool).await?;
-            let ctx = Rc::new(TargetPool::opened_again(&self.env, shard));
-            self.shards.borrow_mut().insert(pool, ctx.clone());
-            self.failed.borrow_mut().remove(&pool);
-            self.replaced.borrow_mut().remove(&pool);
-            self.told.notify();
+            let ctx = TargetPool::opened_again(&self.env, shard).with_handles(handles);
+            let ctx = Rc::new(ctx);
+            self.pools.serve(pool, ctx.clone());
             self.take_up(pool, &ctx);
             return Ok(());
         }
         if known.is_none()
-            && !self.replaced.borrow().contains_key(&pool)
-            && let Some(error) = self.failed.borrow().get(&pool)
+            && replaced.is_none()
+            && let Some(error) = self.pools.refusal_of(pool)
             && error.code != Code::Unreach
         {
-            return Err(error.clone());
+            return Err(error);
         }
         let error = self.not_what_was_made(pool);
         tracing::error!("{error}");
         let happened = Happened::new(EventCode::TargetUnserved, error.to_string());
         self.events.tell(happened.of_target(self.id).of_pool(pool));
-        self.failed.borrow_mut().insert(pool, error);
-        self.told.notify();
-        if let Some(ctx) = known {
-            self.shards.borrow_mut().remove(&pool);
-            self.replaced.borrow_mut().insert(pool, ctx.shard.incarnation());
-            self.let_go(&ctx).await?;
+        match self.pools.refuse(pool, error) {
+            Some(ctx) => self.let_go(&ctx).await,
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// Stops serving a pool's part.
@@ -314,8 +318,7 @@ impl Target {
             AdminOp::SetVersions { .. } | AdminOp::Measure { .. } => Err(Error::bare(Code::Proto)),
             AdminOp::CreateShard { pool, durability, scm_bytes, nvme_bytes } => {
                 let config = vos::PoolShardConfig { durability, scm_bytes, nvme_bytes };
-                let known = self.shards.borrow().get(&pool).cloned();
-                if let Some(ctx) = known {
+                if let Some(ctx) = self.pools.served(pool) {
                     if *ctx.shard.config() != config {
                         return Err(Error::new(
                             Code::Exist,
@@ -325,52 +328,47 @@ impl Target {
                     return Ok(());
                 }
                 let shard = self.store.create_shard(pool, &config).await?;
-                self.failed.borrow_mut().remove(&pool);
                 let ctx = Rc::new(TargetPool::new(&self.env, shard));
                 self.start_scrubber(&ctx);
                 self.watch_pages(pool, &ctx);
-                self.shards.borrow_mut().insert(pool, ctx);
-                self.told.notify();
+                self.pools.serve(pool, ctx);
                 Ok(())
             }
             AdminOp::ServeShard { pool, incarnation } => self.serve_shard(pool, incarnation).await,
             AdminOp::HasAllOf { pool, target, map_version } => {
-                let ctx = self.shard(pool).await?;
+                let ctx = self.pools.of(pool).await?;
                 self.require_all_of(&ctx, target, map_version)
             }
             AdminOp::Introduced => {
-                self.is_introduced.set(true);
-                self.told.notify();
+                self.pools.introduced();
                 Ok(())
             }
             AdminOp::DestroyShard { pool } => {
-                let known = self.shards.borrow_mut().remove(&pool);
-                if let Some(ctx) = known {
+                if let Some(ctx) = self.pools.take(pool) {
                     self.let_go(&ctx).await?;
                 }
                 self.store.destroy_shard(pool).await?;
-                self.failed.borrow_mut().remove(&pool);
-                self.replaced.borrow_mut().remove(&pool);
+                self.pools.forget(pool);
                 Ok(())
             }
             AdminOp::CreateCont { pool, cont, csum, server_verify } => {
-                let ctx = self.shard(pool).await?;
+                let ctx = self.pools.of(pool).await?;
                 let sums = vos::SumPolicy { kind: csum, verify: server_verify };
                 let lsn = ctx.shard.create_summed_cont(cont, sums)?;
-                self.told.notify();
+                self.pools.note_told();
                 ctx.shard.durable(lsn).await
             }
             AdminOp::DestroyCont { pool, cont } => {
-                let ctx = self.shard(pool).await?;
+                let ctx = self.pools.of(pool).await?;
                 let lsn = ctx.shard.destroy_cont(cont)?;
                 ctx.shard.durable(lsn).await
             }
             AdminOp::SetMap(map) => {
-                let ctx = self.shard(map.pool).await?;
+                let ctx = self.pools.of(map.pool).await?;
                 self.take_meant(&ctx, map)
             }
             AdminOp::ChangeMap(change) => {
-                let ctx = self.shard(change.pool).await?;
+                let ctx = self.pools.of(change.pool).await?;
                 if change.version <= ctx.map_version() {
                     return Ok(());
                 }
@@ -384,7 +382,7 @@ impl Target {
                 self.take_meant(&ctx, newer)
             }
             AdminOp::SetAdmission { pool, admission } => {
-                let ctx = self.shard(pool).await?;
+                let ctx = self.pools.of(pool).await?;
                 tracing::info!(
                     "target {}: pool {pool}: bulk writers {}, readers {}",
                     self.id,
@@ -395,13 +393,13 @@ impl Target {
                 Ok(())
             }
             AdminOp::SetScrub { pool, scrub } => {
-                let ctx = self.shard(pool).await?;
+                let ctx = self.pools.of(pool).await?;
                 tracing::info!("target {}: pool {pool}: scrubber {}", self.id, scrub.rate);
                 ctx.scrubber.set(scrub);
                 Ok(())
             }
             AdminOp::SetCache { pool, cache } => {
-                let ctx = self.shard(pool).await?;
+                let ctx = self.pools.of(pool).await?;
                 tracing::info!(
                     "target {}: pool {pool}: data cache of {} bytes, {} of an object",
                     self.id,

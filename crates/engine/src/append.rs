@@ -13,9 +13,11 @@ use crate::opens::Handle;
 use crate::streams::Sent;
 use crate::target::{Target, TargetPool};
 use futures_util::lock::Mutex;
+use std::cell::RefCell;
 use std::pin::pin;
 use std::rc::Rc;
 use transport::IncomingBulk;
+use types::map::HashMap;
 use types::{Code, Epoch, Error, Result, Unit};
 use vos::{Origin, Segments, Summary};
 use wire::obj::{Batch, BulkSums, Cond, Op, OpReply, Recx, Sums, UpdateIod, UpdateValue};
@@ -174,16 +176,13 @@ impl Target {
                 (data, None)
             }
         };
-        let handle: Handle = (batch.pool, batch.cont, append.unit);
-        let turn = self.appends.borrow_mut().entry(handle).or_default().clone();
+        let handle: Handle = (batch.cont, append.unit);
+        let turn = ctx.appends.of(handle);
         let outcome = {
             let _turn = wait(&self.env, &ask.waited, turn.lock()).await;
             self.append_in_turn(ask, batch, append, &data).await
         };
-        // The table and this: nobody else waits for a turn.
-        if Rc::strong_count(&turn) == 2 {
-            self.appends.borrow_mut().remove(&handle);
-        }
+        ctx.appends.leave(handle, turn);
         match outcome {
             Ok((answer, lsn, sent)) => {
                 ctx.shard.durable(lsn).await?;
@@ -285,7 +284,23 @@ enum Data {
 }
 
 /// Turns of appends, by object.
-pub(crate) type Turns = types::map::HashMap<Handle, Rc<Mutex<()>>>;
+#[derive(Default)]
+pub(crate) struct Turns(RefCell<HashMap<Handle, Rc<Mutex<()>>>>);
+
+impl Turns {
+    /// Where who appends to an object takes turns.
+    fn of(&self, handle: Handle) -> Rc<Mutex<()>> {
+        self.0.borrow_mut().entry(handle).or_default().clone()
+    }
+
+    /// The turn is over.
+    fn leave(&self, handle: Handle, turn: Rc<Mutex<()>>) {
+        // The table and this: nobody else waits for a turn.
+        if Rc::strong_count(&turn) == 2 {
+            self.0.borrow_mut().remove(&handle);
+        }
+    }
+}
 
 fn update(unit: Unit, dkey: &[u8], recx: Recx) -> Op<'_> {
     let value = UpdateValue::Array { record_bytes: 1, recxs: vec![recx] };

@@ -155,30 +155,13 @@ impl Target {
             let tx = TxId { client, seq: header.request_id };
             self.running.over(tx).await;
             if let Some(answer) = self.replay(&ctx, tx, summary.first_written).await? {
-                if self.re_register(client, batch) {
+                if re_register(&ctx, client, batch) {
                     ctx.shard.noted(self.note_opener(&ctx, client)).await;
                 }
                 return Ok(Seen::Before(answer));
             }
         }
         Ok(Seen::New(ctx))
-    }
-
-    /// Registers the handles of a batch that was run by an engine that is no more: its answer tells
-    /// the client that it has them. True when there are any.
-    fn re_register(&self, client: ClientId, batch: &Batch<'_>) -> bool {
-        let mut has_any = false;
-        let mut opens = self.opens.borrow_mut();
-        for op in walk(&batch.ops) {
-            if op.footprint().opens == Opens::Own {
-                let handle = (batch.pool, batch.cont, op.unit());
-                if !opens.is_held_by(client, &handle) {
-                    opens.open(client, handle);
-                }
-                has_any = true;
-            }
-        }
-        has_any
     }
 
     /// Gets data off the stream. Data that is elsewhere and must wait stays there.
@@ -466,7 +449,7 @@ impl Target {
             let lsn = self.apply(ctx, batch, &plan, epoch, payload, origin)?;
             let sent = self.ship_batch(ask, &plan, epoch, group.as_ref(), bulk, origin);
             self.note_made(ctx, batch.cont, &batch.ops, &plan.after.opens);
-            self.carry_out(plan.after);
+            self.carry_out(ctx, plan.after);
             if summary.touches_cells {
                 self.note_cells(ctx, batch);
             }
@@ -480,7 +463,7 @@ impl Target {
             sent.settled().await?;
             answer.truncate(sums_at);
         } else {
-            self.carry_out(plan.after);
+            self.carry_out(ctx, plan.after);
             if batch.at == Epoch::ZERO {
                 // What a crash has left half spread is gone on with by whoever is asked for it.
                 self.spread_soon(batch.pool, ctx, batch.cont, summary);
@@ -587,6 +570,17 @@ impl Target {
             wait(&self.env, &ask.waited, decided).await;
         }
     }
+}
+
+/// Registers the handles of a batch that was run by an engine that is no more: its answer tells
+/// the client that it has them. True when there are any.
+fn re_register(ctx: &TargetPool, client: ClientId, batch: &Batch<'_>) -> bool {
+    let mut has_any = false;
+    for op in walk(&batch.ops).filter(|op| op.footprint().opens == Opens::Own) {
+        ctx.handles.register(client, (batch.cont, op.unit()));
+        has_any = true;
+    }
+    has_any
 }
 
 /// A batch that is new, or the answer it got before.

@@ -305,7 +305,7 @@ impl Target {
             own.filter(|(_, of)| is_theirs(of)).map(|(tx, _)| tx).collect();
         let mut after = None;
         loop {
-            let count_max = self.portions.get().listed;
+            let count_max = self.portions().listed;
             let ask = MemberAsk::Answers { after, count_max };
             let sent: Vec<TxId> = self.ask_member(ctx, map, leader, ask).await?;
             for tx in &sent {
@@ -370,7 +370,7 @@ impl Target {
         let mut differ: BTreeMap<Unit, u32> = BTreeMap::new();
         let mut after = None;
         while ctx.shard.holds_copies() {
-            let count_max = self.portions.get().listed as usize;
+            let count_max = self.portions().listed as usize;
             let listed = ctx.shard.list_units(cont, after, count_max).await?;
             let (units, complete) = listed;
             for (unit, epoch) in units.iter().filter(|(unit, _)| !unit.is_cell()) {
@@ -447,7 +447,7 @@ impl Target {
         let mut all: HashMap<Vec<u8>, Epoch> = HashMap::default();
         let mut last: Option<Vec<u8>> = None;
         loop {
-            let count_max = self.portions.get().listed;
+            let count_max = self.portions().listed;
             let ask = MemberAsk::Keys { cont, unit, after: last.as_deref(), count_max };
             let page: KeyList = self.ask_member(ctx, map, target, ask).await?;
             last = page.keys.last().map(|(key, _)| key.to_vec());
@@ -468,7 +468,7 @@ impl Target {
         let mut all = BTreeMap::new();
         let mut last: Option<Vec<u8>> = None;
         loop {
-            let count_max = self.portions.get().listed as usize;
+            let count_max = self.portions().listed as usize;
             let (keys, complete) =
                 ctx.shard.list_keys(cont, unit, last.as_deref(), count_max).await?;
             last = keys.last().map(|(key, _)| key.clone());
@@ -557,7 +557,7 @@ impl Target {
 
     /// Keys that are asked for together, by how large those are that have come.
     fn mend_count(&self, ctx: &TargetPool) -> usize {
-        let (stat, portions) = (ctx.joining.mended(), self.portions.get());
+        let (stat, portions) = (ctx.joining.mended(), self.portions());
         let of_each = stat.bytes_mended / stat.keys_mended.max(1);
         let fit = portions.mended_bytes.checked_div(of_each);
         fit.map_or(portions.mended, |count| (count as usize).clamp(1, portions.mended))

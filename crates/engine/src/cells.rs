@@ -52,7 +52,7 @@ impl Target {
             if !is_possible {
                 return Err(Error::new(Code::Proto, "a request for no cell"));
             }
-            let ctx = self.mapped_shard(pool).await?;
+            let ctx = self.pools.mapped(pool).await?;
             if map_version > ctx.map_version() {
                 self.take_map_of(&ctx, pool, from).await?;
             }
@@ -60,7 +60,7 @@ impl Target {
             match ask {
                 CellAsk::Put => {
                     let data = bulk.read_to_vec().await?;
-                    self.known_cont(&ctx, cont).await?;
+                    self.pools.known_cont(&ctx, cont).await?;
                     self.keep_cell(&ctx, of, &data, None).await?;
                     Ok(None)
                 }

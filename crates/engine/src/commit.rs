@@ -25,11 +25,13 @@ use crate::jobs::Answered;
 use crate::session::Session;
 use crate::streams::Sent;
 use crate::target::{Target, TargetPool};
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 use transport::Incoming;
 use twophase::{Firmness, Pauses};
-use types::{Code, Error, PoolId, Result, Unit};
+use types::map::HashSet;
+use types::{ClientId, Code, Error, PoolId, Result, TargetId, Unit};
 use vos::Lsn;
 use wire::Header;
 use wire::obj::{Request, TxId};
@@ -39,6 +41,60 @@ pub(crate) type Premise<'a> = dyn Fn() -> Result<()> + 'a;
 
 /// Pauses between attempts to ask for or to tell a decision.
 const PAUSES: Pauses = Pauses { min: Duration::from_millis(5), max: Duration::from_secs(1) };
+
+/// Transactions of a pool's part that something is being done about right now.
+#[derive(Default)]
+pub(crate) struct Transactions {
+    /// Those coordinated here that are not decided yet, by their own ids.
+    coordinating: RefCell<HashSet<TxId>>,
+    /// Parts in doubt whose coordinators are being asked.
+    asking: RefCell<HashSet<TxId>>,
+}
+
+impl Transactions {
+    /// One begins: who asks for its outcome is told that it is pending, until [`Transactions::end`].
+    fn begin(&self, tx: TxId) {
+        self.coordinating.borrow_mut().insert(tx);
+    }
+
+    fn end(&self, tx: &TxId) {
+        self.coordinating.borrow_mut().remove(tx);
+    }
+
+    fn is_coordinated(&self, tx: &TxId) -> bool {
+        self.coordinating.borrow().contains(tx)
+    }
+
+    /// False when somebody asks about the part already.
+    fn begin_to_ask(&self, part: TxId) -> bool {
+        self.asking.borrow_mut().insert(part)
+    }
+
+    fn end_asking(&self, part: &TxId) {
+        self.asking.borrow_mut().remove(part);
+    }
+}
+
+/// A target as a maker of transaction ids, anew at each start. Targets of one engine must
+/// differ: a participant takes a second part with the same id for a repetition.
+pub(crate) struct TxIds {
+    maker: ClientId,
+    next: Cell<u64>,
+}
+
+impl TxIds {
+    pub fn of(target: TargetId, incarnation: u64) -> TxIds {
+        let maker = ClientId(types::hash::mix2(incarnation, target.0 as u64));
+        TxIds { maker, next: Cell::new(TxId::PARTS_MAX) }
+    }
+
+    /// With room for the ids of its parts.
+    fn next(&self) -> TxId {
+        let seq = self.next.get();
+        self.next.set(seq + TxId::PARTS_MAX);
+        TxId { client: self.maker, seq }
+    }
+}
 
 impl Target {
     /// Takes a whole transaction off a connection and coordinates it.

@@ -68,8 +68,8 @@ impl Target {
             if target.is_draining() {
                 return;
             }
-            for (pool, ctx) in target.shards.borrow().iter() {
-                target.look_at(*pool, ctx);
+            for (pool, ctx) in target.pools.all() {
+                target.look_at(pool, &ctx);
             }
         }
     }

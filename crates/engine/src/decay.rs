@@ -131,14 +131,14 @@ impl Target {
             // timer: looks at what devices do, of which nobody tells, come at intervals.
             env.sleep(LOOK_PAUSE).await;
             let Some(target) = target.upgrade() else { return };
-            if target.draining.get() {
+            if target.is_draining() {
                 return;
             }
-            let Some(known) = target.measures.get() else { continue };
+            let Some(known) = target.measuring.last() else { continue };
             let traffic = target.store.traffic();
             let looks = looks.get_or_insert_with(|| Looks::new(traffic));
             let age = Duration::from_nanos(env.wall_ns().saturating_sub(known.at_ns));
-            let requests = target.request_count.get();
+            let requests = target.request_count();
             let advice = looks.advice(env.now(), traffic, requests, &known, age, habit.every);
             let done = match advice {
                 Advice::Nothing => continue,

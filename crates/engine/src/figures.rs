@@ -166,11 +166,8 @@ impl Target {
             tracing::warn!("target {}: room on its devices: {error}", self.id);
             Vec::new()
         });
-        let shards: Vec<(PoolId, Rc<TargetPool>)> =
-            self.shards.borrow().iter().map(|(pool, ctx)| (*pool, ctx.clone())).collect();
-        let mut pools: Vec<PoolFigures> =
-            shards.iter().map(|(pool, ctx)| PoolFigures::of(*pool, self, ctx)).collect();
-        pools.sort_unstable_by_key(|figures| figures.pool);
+        let pools = self.pools.all();
+        let pools = pools.iter().map(|(pool, ctx)| PoolFigures::of(*pool, self, ctx)).collect();
         let mut jobs = self.told_jobs(false).jobs;
         jobs.sort_unstable_by(|a, b| (b.op_count, &a.job).cmp(&(a.op_count, &b.job)));
         jobs.truncate(JOBS_MAX);
@@ -178,10 +175,10 @@ impl Target {
             jobs,
             requests: self.requests.get(),
             in_progress: self.in_progress_count() as u64,
-            clients: self.client_count() as u64,
+            clients: self.seats.connected_count() as u64,
             devices,
             pools,
-            unserved: self.failed.borrow().keys().copied().collect(),
+            unserved: self.pools.refused(),
         }
     }
 }

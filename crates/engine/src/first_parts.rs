@@ -21,26 +21,23 @@ const COUNTED: usize = 1024;
 /// Dkeys looked at in one step.
 const DKEYS_AT_ONCE: u32 = 256;
 
-/// First units, as a container names them.
-type Named = (ContId, Unit);
-
 /// What has got how much.
 #[derive(Default)]
 pub(crate) struct FirstParts {
     /// Arrays that are open since they were made, and beside what.
-    made: RefCell<HashMap<Named, Unit>>,
+    made: RefCell<HashMap<Handle, Unit>>,
     counts: RefCell<Vec<Option<Count>>>,
 }
 
 struct Count {
-    of: Named,
+    of: Handle,
     bytes: u64,
     bytes_max: u64,
 }
 
 impl FirstParts {
     /// Adds to what something has got. True when that may be enough to spread it; `bytes_max` tells what is enough.
-    fn add(&self, of: Named, bytes: u64, bytes_max: impl FnOnce() -> Option<u64>) -> bool {
+    fn add(&self, of: Handle, bytes: u64, bytes_max: impl FnOnce() -> Option<u64>) -> bool {
         let mut counts = self.counts.borrow_mut();
         counts.resize_with(COUNTED, || None);
         let slot = &mut counts[slot_of(of)];
@@ -54,7 +51,7 @@ impl FirstParts {
     }
 
     /// It has been added up.
-    fn set(&self, of: Named, bytes: u64) {
+    fn set(&self, of: Handle, bytes: u64) {
         let mut counts = self.counts.borrow_mut();
         if let Some(Some(count)) = counts.get_mut(slot_of(of))
             && count.of == of
@@ -64,7 +61,7 @@ impl FirstParts {
     }
 }
 
-fn slot_of((cont, unit): Named) -> usize {
+fn slot_of((cont, unit): Handle) -> usize {
     hash::mix2(unit.list_order().0, cont.0) as usize % COUNTED
 }
 
@@ -82,19 +79,18 @@ impl Target {
             return;
         }
         if ctx.shard.view(cont).is_ok_and(|view| view.spread(*unit).is_none()) {
-            let made = opens.iter().map(|(_, cont, made)| ((*cont, *made), *unit));
+            let made = opens.iter().map(|made| (*made, *unit));
             ctx.first_parts.made.borrow_mut().extend(made);
         }
     }
 
     /// Nobody holds an object open any more.
-    pub(crate) fn closed(self: &Rc<Self>, handle: Handle) {
-        self.count_first_part(handle);
-        self.reap_if_orphan(handle);
+    pub(crate) fn closed(self: &Rc<Self>, ctx: &Rc<TargetPool>, handle: Handle) {
+        self.count_first_part(ctx, handle);
+        self.reap_if_orphan(ctx, handle);
     }
 
-    fn count_first_part(self: &Rc<Self>, (pool, cont, unit): Handle) {
-        let Some(ctx) = self.shards.borrow().get(&pool).cloned() else { return };
+    fn count_first_part(self: &Rc<Self>, ctx: &Rc<TargetPool>, (cont, unit): Handle) {
         let Some(beside) = ctx.first_parts.made.borrow_mut().remove(&(cont, unit)) else { return };
         if !ctx.shard.is_resident(cont, &[], &[Op::Stat { unit }]) {
             return;
@@ -107,7 +103,7 @@ impl Target {
             Some(layout.group_count() as u64 * BYTES_PER_GROUP)
         };
         if bytes > 0 && ctx.first_parts.add((cont, beside), bytes, bytes_max) {
-            self.spread_noting(pool, &ctx, [(cont, beside)]);
+            self.spread_noting(ctx.shard.pool(), ctx, [(cont, beside)]);
         }
     }
 

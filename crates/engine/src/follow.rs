@@ -155,7 +155,7 @@ impl Target {
             return Err(Error::bare(Code::Proto));
         };
         let mut bulk = bulk;
-        let ctx = self.mapped_shard(orders.pool).await?;
+        let ctx = self.pools.mapped(orders.pool).await?;
         let last = orders
             .first
             .checked_sub(1)
@@ -380,7 +380,7 @@ impl Target {
 
     /// False when a container was destroyed: what is ordered of it has no meaning any more.
     async fn knows_cont(&self, ctx: &TargetPool, cont: ContId) -> Result<bool> {
-        match self.known_cont(ctx, cont).await {
+        match self.pools.known_cont(ctx, cont).await {
             Err(error) if error.code == Code::NonExist => Ok(false),
             known => known.map(|()| true),
         }
@@ -434,7 +434,7 @@ impl Target {
         tracing::debug!("target {}: pool {pool}: map {}: {states:?}", self.id, map.version);
         let before = ctx.take_map(map.clone());
         self.forget_left(ctx);
-        self.told.notify();
+        self.pools.note_told();
         let has_moved = before
             .as_ref()
             .is_some_and(|before| (&before.outs, before.balanced) != (&map.outs, map.balanced));
@@ -470,7 +470,7 @@ impl Target {
             self.locks.begin_grace(self.env.now());
         }
         if ctx.shard.holds_copies() && may_inherit {
-            self.inherit(pool, ctx);
+            self.inherit(ctx);
         }
         if may_inherit {
             let others = map.targets.iter().map(|target| target.id);
@@ -499,7 +499,7 @@ impl Target {
     fn lead_what_is_ours(self: &Rc<Self>, pool: PoolId, ctx: &Rc<TargetPool>) {
         self.clone().take_over_transactions(pool, ctx);
         self.look_for_folds(pool, ctx);
-        self.reap_orphans(pool, ctx);
+        self.reap_orphans(ctx);
     }
 }
 

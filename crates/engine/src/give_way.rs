@@ -73,6 +73,8 @@ pub(crate) struct Lines {
     /// So have jobs in the background: who asks for them sets their pace.
     background: Line,
     near: Near,
+    /// When clients last wanted something of objects here.
+    last_client: Cell<Option<Duration>>,
 }
 
 impl Lines {
@@ -313,12 +315,12 @@ impl Target {
 
     /// The same for who knows when that was: now.
     pub(crate) fn note_client_at(&self, now: Duration) {
-        self.last_batch.set(Some(now));
+        self.moving.last_client.set(Some(now));
         self.moving.near.tell(now);
     }
 
     fn has_clients(&self) -> bool {
-        let last = self.last_batch.get();
+        let last = self.moving.last_client.get();
         last.is_some_and(|last| self.env.now().saturating_sub(last) < LATELY)
     }
 }

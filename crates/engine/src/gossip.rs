@@ -43,13 +43,9 @@ pub(crate) struct KnownMaps {
 impl Target {
     /// What maps it has, and in each round another engine.
     pub(crate) fn known_maps(&self, round: u64) -> KnownMaps {
-        let maps: BTreeMap<PoolId, Rc<PoolMap>> = {
-            let shards = self.shards.borrow();
-            let known = |(id, ctx): (&PoolId, &Rc<crate::target::TargetPool>)| {
-                Some((*id, ctx.known_map()?))
-            };
-            shards.iter().filter_map(known).collect()
-        };
+        let pools = self.pools.all().into_iter();
+        let maps: BTreeMap<PoolId, Rc<PoolMap>> =
+            pools.filter_map(|(pool, ctx)| Some((pool, ctx.known_map()?))).collect();
         let neighbour = || {
             let map = maps.values().nth(round as usize % maps.len().max(1))?;
             map.asked_in_round(round, map.target(self.id)?.rank).cloned()
@@ -60,9 +56,8 @@ impl Target {
 
     /// The maps that it has in newer versions than these.
     pub(crate) fn newer_maps(&self, known: &[(PoolId, u32)]) -> Vec<PoolMap> {
-        let shards = self.shards.borrow();
         let newer = |(pool, version): &(PoolId, u32)| {
-            let map = shards.get(pool)?.known_map()?;
+            let map = self.pools.served(*pool)?.known_map()?;
             (map.version > *version).then(|| (*map).clone())
         };
         known.iter().filter_map(newer).collect()
@@ -71,7 +66,7 @@ impl Target {
     /// Takes those of these maps that are newer than what it has.
     pub(crate) fn take_newer_maps(self: &Rc<Self>, maps: &[PoolMap]) {
         for map in maps {
-            let ctx = self.shards.borrow().get(&map.pool).cloned();
+            let ctx = self.pools.served(map.pool);
             let Some(ctx) = ctx.filter(|ctx| (1..map.version).contains(&ctx.map_version())) else {
                 continue;
             };

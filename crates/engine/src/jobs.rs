@@ -188,7 +188,7 @@ impl Target {
             |at: Duration| wall_ns.saturating_sub(now.saturating_sub(at).as_nanos() as u64);
         let mut jobs = self.jobs.told(wall_ns_at);
         let mut clients = Vec::new();
-        for session in self.connected() {
+        for session in self.seats.connected() {
             if session.counts.op_count.get() == 0 {
                 continue;
             }

@@ -46,24 +46,24 @@ impl Target {
         map_version: u32,
         units: Vec<(ContId, Unit)>,
     ) {
-        let Some(ctx) = self.shards.borrow().get(&pool).cloned() else { return };
+        let Some(ctx) = self.pools.served(pool) else { return };
         let mut ahead = ctx.left.ahead.borrow_mut();
         let room = AHEAD_COUNT_MAX.saturating_sub(ahead.len());
         ahead.extend(units.into_iter().take(room).map(|(cont, unit)| Ahead {
             client,
             map_version,
-            handle: (pool, cont, unit),
+            handle: (cont, unit),
         }));
         drop(ahead);
         self.forget_left(&ctx);
     }
 
     /// Forgets what clients have left by the map that is here now.
-    pub(crate) fn forget_left(self: &Rc<Self>, ctx: &TargetPool) {
+    pub(crate) fn forget_left(self: &Rc<Self>, ctx: &Rc<TargetPool>) {
         for (client, handle) in ctx.left.take(ctx.map_version()) {
-            self.locks.leave_object(client, handle);
-            if self.opens.borrow_mut().close_all(client, handle) {
-                self.reap_if_orphan(handle);
+            self.locks.leave_object(client, (ctx.shard.pool(), handle.0, handle.1));
+            if ctx.handles.close_all(client, handle) {
+                self.reap_if_orphan(ctx, handle);
             }
             self.note_closed(client);
         }
@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn what_is_left_waits_for_its_map() {
         let left = Left::default();
-        let handle = |lo| (PoolId(1), ContId(1), types::Oid { hi: 1, lo }.first_unit());
+        let handle = |lo| (ContId(1), types::Oid { hi: 1, lo }.first_unit());
         for (map_version, lo) in [(3, 1), (2, 2), (3, 3)] {
             let one = Ahead { client: ClientId(lo), map_version, handle: handle(lo) };
             left.ahead.borrow_mut().push(one);

@@ -35,7 +35,7 @@ impl Target {
     /// The engines of all pools beside this target's own, with one target of each.
     fn others(&self) -> BTreeMap<Rank, (EngineInfo, TargetId)> {
         let mut others = BTreeMap::new();
-        for ctx in self.shards.borrow().values() {
+        for (_, ctx) in self.pools.all() {
             let Ok(map) = ctx.map() else { continue };
             let own = map.target(self.id).map(|target| target.rank);
             for target in map.targets.iter().filter(|target| Some(target.rank) != own) {
@@ -56,10 +56,10 @@ impl Target {
             // timer: links are measured at intervals.
             env.sleep(LOOK_PAUSE).await;
             let Some(target) = target.upgrade() else { return };
-            if target.draining.get() {
+            if target.is_draining() {
                 return;
             }
-            let before = std::mem::replace(&mut requests, target.request_count.get());
+            let before = std::mem::replace(&mut requests, target.request_count());
             let is_idle = requests.saturating_sub(before) <= IDLE_REQUESTS_MAX;
             let others = target.others();
             let ranks = target.nearest(&others);

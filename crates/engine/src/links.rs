@@ -115,7 +115,7 @@ impl Target {
     ) -> Result<Answer> {
         // What a snapshot shows does not go away: there is nothing to hold open.
         let registers = batch.at == Epoch::ZERO;
-        let handle = |unit: Unit| (batch.pool, batch.cont, unit);
+        let handle = |unit: Unit| (batch.cont, unit);
         Ok(match op {
             Op::Update { .. }
             | Op::PunchObj { .. }
@@ -201,7 +201,7 @@ impl Target {
                                 }
                                 () => {
                                     let whole = linked.all_here;
-                                    self.free(plan, view, handle(linked.unit), whole);
+                                    self.free(ctx, plan, view, handle(linked.unit), whole);
                                     Linked::Freed
                                 }
                             };
@@ -212,11 +212,11 @@ impl Target {
             }
             Op::PunchUnlessOpen { unit } => {
                 let whole = self.is_whole_here(ctx, view, *unit);
-                self.free(plan, view, handle(*unit), whole);
+                self.free(ctx, plan, view, handle(*unit), whole);
                 Answer::Done
             }
             Op::FreeClosed { unit } => {
-                if self.opens.borrow().is_open(&handle(*unit)) || self.awaits_openers(batch.pool) {
+                if ctx.handles.is_open(&handle(*unit)) || self.awaits_openers(ctx) {
                     let text = "a client holds the object open, or may say so yet after a restart";
                     return Err(Error::new(Code::Busy, text));
                 }
@@ -232,7 +232,7 @@ impl Target {
             }
             Op::Adopt { unit } => {
                 // What is being freed may have lost parts on other targets.
-                let is_going = self.reaping.borrow().contains(&handle(*unit));
+                let is_going = ctx.handles.is_being_freed(&handle(*unit));
                 if is_going || !ctx.shard.is_orphan(batch.cont, *unit) {
                     return Err(Error::new(
                         Code::NonExist,
@@ -253,13 +253,20 @@ impl Target {
     /// here, else as an orphan. An object that holds nothing yet may still get its first byte
     /// through an open handle, so it becomes an orphan, too. So do all while clients are awaited
     /// after a restart.
-    fn free(&self, plan: &mut Plan<'_>, view: &View<'_>, handle: Handle, whole: bool) {
-        let open = self.opens.borrow().is_open(&handle) || plan.after.opens.contains(&handle);
-        if !whole || open || self.awaits_openers(handle.0) {
-            plan.orphans.push(OrphanChange::Add(handle.2));
+    fn free(
+        &self,
+        ctx: &TargetPool,
+        plan: &mut Plan<'_>,
+        view: &View<'_>,
+        handle: Handle,
+        whole: bool,
+    ) {
+        let open = ctx.handles.is_open(&handle) || plan.after.opens.contains(&handle);
+        if !whole || open || self.awaits_openers(ctx) {
+            plan.orphans.push(OrphanChange::Add(handle.1));
             plan.after.reap.push(handle);
-        } else if view.has_object(handle.2) {
-            let op = Op::PunchObj { unit: handle.2, cond: Cond::NONE, besides: b"" };
+        } else if view.has_object(handle.1) {
+            let op = Op::PunchObj { unit: handle.1, cond: Cond::NONE, besides: b"" };
             plan.writes.get_or_insert_default().push(op);
         }
     }
@@ -347,88 +354,73 @@ impl Target {
     }
 
     /// Carries out what follows a batch outside the store.
-    pub(crate) fn carry_out(self: &Rc<Self>, after: After) {
-        if !after.opens.is_empty() {
-            let mut opens = self.opens.borrow_mut();
-            for handle in after.opens {
-                opens.open(after.client, handle);
-            }
+    pub(crate) fn carry_out(self: &Rc<Self>, ctx: &Rc<TargetPool>, after: After) {
+        for handle in after.opens {
+            ctx.handles.open(after.client, handle);
         }
-        self.linger(after.linger);
+        self.linger(ctx, after.linger);
         for handle in after.reap {
-            self.clone().reap(handle);
+            self.reap(ctx, handle);
         }
     }
 
     /// Keeps objects from being freed for [`LINGER_TIME`]: who has just read a link to one, and asks the object now, is
     /// to see what was there.
-    pub(crate) fn linger(self: &Rc<Self>, handles: Vec<Handle>) {
-        for handle in handles {
+    pub(crate) fn linger(self: &Rc<Self>, ctx: &TargetPool, closed: Vec<Handle>) {
+        for handle in closed {
             let until = self.env.now() + LINGER_TIME;
-            self.lingering.borrow_mut().insert(handle, until);
-            let target = self.clone();
+            ctx.handles.linger(handle, until);
+            let (target, pool, handles) = (self.clone(), ctx.shard.pool(), ctx.handles.clone());
             self.env.spawn(async move {
                 // timer: who has read a link may ask for the object within this time.
                 target.env.sleep(LINGER_TIME).await;
-                let is_over = target.lingering.borrow().get(&handle) == Some(&until);
-                if is_over {
-                    target.lingering.borrow_mut().remove(&handle);
-                    if !target.is_draining() {
-                        target.reap_if_orphan(handle);
-                    }
+                if handles.end_lingering(handle, until)
+                    && !target.is_draining()
+                    && let Some(ctx) = target.pools.served(pool)
+                {
+                    target.reap_if_orphan(&ctx, handle);
                 }
             });
         }
     }
 
-    fn is_orphan(&self, handle: Handle) -> bool {
-        let shards = self.shards.borrow();
-        shards.get(&handle.0).is_some_and(|ctx| ctx.shard.is_orphan(handle.1, handle.2))
-    }
-
     /// Frees an object if it is an orphan that nobody holds open any more.
-    pub(crate) fn reap_if_orphan(self: &Rc<Self>, handle: Handle) {
-        if self.is_orphan(handle) {
-            self.clone().reap(handle);
+    pub(crate) fn reap_if_orphan(self: &Rc<Self>, ctx: &Rc<TargetPool>, handle: Handle) {
+        if ctx.shard.is_orphan(handle.0, handle.1) {
+            self.reap(ctx, handle);
         }
     }
 
     /// Frees every orphan of a shard that nobody holds open.
-    pub(crate) fn reap_orphans(self: &Rc<Self>, pool: PoolId, ctx: &TargetPool) {
-        for (cont, unit) in ctx.shard.orphans() {
-            self.clone().reap((pool, cont, unit));
+    pub(crate) fn reap_orphans(self: &Rc<Self>, ctx: &Rc<TargetPool>) {
+        for handle in ctx.shard.orphans() {
+            self.reap(ctx, handle);
         }
     }
 
     /// Frees an orphan in the background, on all targets that hold parts of it, unless a client
     /// holds it open (its last close comes here again) or may do so (then all orphans come here again
     /// when that is known).
-    pub(crate) fn reap(self: Rc<Self>, handle: Handle) {
-        if self.opens.borrow().is_open(&handle)
-            || self.awaits_openers(handle.0)
-            || self.lingering.borrow().contains_key(&handle)
-            || !self.reaping.borrow_mut().insert(handle)
+    fn reap(self: &Rc<Self>, ctx: &Rc<TargetPool>, handle: Handle) {
+        if !self.pools.serves(ctx) || self.awaits_openers(ctx) || !ctx.handles.begin_to_free(handle)
         {
             return;
         }
         // Who leads the group frees it.
-        let is_led = self
-            .shards
-            .borrow()
-            .get(&handle.0)
-            .is_some_and(|ctx| self.led_group(ctx, handle.2).is_ok());
-        if !is_led {
-            self.reaping.borrow_mut().remove(&handle);
+        if self.led_group(ctx, handle.1).is_err() {
+            ctx.handles.end_freeing(&handle);
             return;
         }
-        let target = self.clone();
+        let (target, pool, handles) = (self.clone(), ctx.shard.pool(), ctx.handles.clone());
         self.spawn_counted(async move {
             let mut pause = REAP_PAUSE_MIN;
-            // A rollback may have made it an object like others.
-            while target.is_orphan(handle)
-                && let Err(error) = target.reap_once(handle).await
+            // A rollback may have made it an object like others. The part may have been let go meanwhile, and opened again.
+            while let Some(ctx) = target.pools.served(pool)
+                && !target.awaits_openers(&ctx)
+                && ctx.shard.is_orphan(handle.0, handle.1)
+                && let Err(error) = target.reap_once(&ctx, handle).await
             {
-                tracing::debug!("target {}: freeing {}: {error}", target.id, handle.2);
+                tracing::debug!("target {}: freeing {}: {error}", target.id, handle.1);
                 if target.is_draining() || error.code == Code::NonExist {
                     break;
                 }
@@ -436,12 +428,12 @@ impl Target {
                 target.env.sleep(pause).await;
                 pause = (pause * 2).min(REAP_PAUSE_MAX);
             }
-            target.reaping.borrow_mut().remove(&handle);
+            handles.end_freeing(&handle);
         });
     }
 
-    async fn reap_once(self: &Rc<Self>, (pool, cont, unit): Handle) -> Result<()> {
-        let ctx = self.shard(pool).await?;
+    async fn reap_once(self: &Rc<Self>, ctx: &Rc<TargetPool>, (cont, unit): Handle) -> Result<()> {
+        let pool = ctx.shard.pool();
         let map = ctx.map()?;
         let layout = placement::layout(unit.object, &map)?;
         let op = |unit| Op::PunchObj { unit, cond: Cond::NONE, besides: b"" };
@@ -449,7 +441,7 @@ impl Target {
         let leader = |group| layout.leader(group, &map);
         // Nobody has it open, so what is in the first unit alone stays there.
         ctx.shard.ready(cont, &[], &[Op::PunchUnlessOpen { unit }]).await?;
-        let is_whole = self.is_whole_here(&ctx, &ctx.shard.view(cont)?, unit);
+        let is_whole = self.is_whole_here(ctx, &ctx.shard.view(cont)?, unit);
         let group_count = if is_whole { 1 } else { layout.group_count() };
         // What this target has of it: its first unit, and those of groups that came here.
         let here = (1..group_count)
@@ -457,7 +449,7 @@ impl Target {
         let ops: Vec<Op<'_>> = std::iter::once(unit).chain(here.map(of_group)).map(op).collect();
         let is_wanted = || {
             // It may have been given a name, or been opened.
-            !ctx.shard.is_orphan(cont, unit) || self.opens.borrow().is_open(&(pool, cont, unit))
+            !ctx.shard.is_orphan(cont, unit) || ctx.handles.is_open(&(cont, unit))
         };
         let is_held = || match ctx.shard.conflicts(cont, &[], &ops) {
             true => Err(Error::new(Code::Busy, "a transaction in doubt has to do with it")),
@@ -469,7 +461,7 @@ impl Target {
         }
         for group in 1..group_count {
             if leader(group) == Some(self.id) && !ctx.is_alone(unit.object) {
-                self.punch_in_group(pool, &ctx, cont, of_group(group), &[]).await?;
+                self.punch_in_group(pool, ctx, cont, of_group(group), &[]).await?;
             }
             let Some(other) = leader(group).filter(|other| *other != self.id) else {
                 continue;
@@ -495,10 +487,10 @@ impl Target {
             return Ok(());
         }
         if !ctx.is_alone(unit.object) {
-            return self.punch_in_group(pool, &ctx, cont, unit, &[unit]).await;
+            return self.punch_in_group(pool, ctx, cont, unit, &[unit]).await;
         }
-        let payload = self.stage(&ctx, &ops)?;
-        let epoch = self.tick(&ctx);
+        let payload = self.stage(ctx, &ops)?;
+        let epoch = self.tick(ctx);
         let lsn =
             ctx.shard.apply(cont, epoch, &ops, payload, None, &[OrphanChange::Remove(unit)])?;
         ctx.shard.durable(lsn).await

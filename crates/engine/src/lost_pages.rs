@@ -237,7 +237,7 @@ impl Target {
         cont: ContId,
         after: Option<Unit>,
     ) -> Result<UnitList> {
-        let count_max = self.portions.get().listed;
+        let count_max = self.portions().listed;
         if ctx.joining.untold_by() != Some(leader) {
             let ask = MemberAsk::Units { cont, after, count_max };
             match self.ask_member(ctx, map, leader, ask).await {

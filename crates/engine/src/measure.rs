@@ -10,6 +10,7 @@ use crate::process::{Inbox, Order};
 use crate::target::Target;
 use env::Env;
 use futures_channel::oneshot;
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 use types::{Code, Error, Result, TargetId};
@@ -28,6 +29,25 @@ const STEP_MS_MAX: u32 = 3_000;
 /// Beside clients what is measured takes so much of the time, percent: with some transfers under way at once it has the device nearly for itself then.
 const SHARE_BESIDE_CLIENTS: u32 = 10;
 
+/// The measuring of a target's devices.
+#[derive(Default)]
+pub(crate) struct Measuring {
+    is_running: Cell<bool>,
+    /// What was found last.
+    last: Cell<Option<Measures>>,
+}
+
+impl Measuring {
+    /// By what is kept on the devices.
+    pub fn known(last: Option<Measures>) -> Measuring {
+        Measuring { last: Cell::new(last), ..Measuring::default() }
+    }
+
+    pub fn last(&self) -> Option<Measures> {
+        self.last.get()
+    }
+}
+
 impl Target {
     /// Measures, if that is asked for, and tells what is known then. `Busy` while another measurement runs.
     pub(crate) async fn stand(self: &Rc<Self>, ask: Option<MeasureAsk>) -> Result<Standing> {
@@ -43,7 +63,7 @@ impl Target {
 
     /// Measures, and keeps nothing of it. `Busy` while another measurement runs.
     pub(crate) async fn measure_now(self: &Rc<Self>, ask: MeasureAsk) -> Result<Measures> {
-        if self.is_measuring.replace(true) {
+        if self.measuring.is_running.replace(true) {
             let text = format!("target {} is being measured already; try again", self.id);
             return Err(Error::new(Code::Busy, text));
         }
@@ -54,14 +74,15 @@ impl Target {
                 Box::pin(self.let_clients_go_on(took, SHARE_BESIDE_CLIENTS))
             })
             .await;
-        self.is_measuring.set(false);
+        self.measuring.is_running.set(false);
         outcome.map_err(|error| error.context(format!("target {}", self.id)))
     }
 
     /// Keeps what was measured, and tells people.
     pub(crate) async fn keep_measures(&self, measures: Measures) -> Result<()> {
         self.store.keep_measures(&measures).await?;
-        let was_slow = self.measures.replace(Some(measures)).is_some_and(|of| of.past.is_some());
+        let was_slow =
+            self.measuring.last.replace(Some(measures)).is_some_and(|of| of.past.is_some());
         tracing::info!(
             "target {}: reads {} MB/s, writes {} MB/s",
             self.id,

@@ -57,7 +57,7 @@ impl Target {
             return Err(Error::bare(Code::Proto));
         };
         let MemberRequest { pool, map_version, member, newest, ask } = asked;
-        let ctx = self.mapped_shard(pool).await?;
+        let ctx = self.pools.mapped(pool).await?;
         if map_version > ctx.map_version() {
             self.take_map_of(&ctx, pool, member).await?;
         }

@@ -73,6 +73,21 @@ impl Awaited {
     }
 }
 
+/// Clients that may soon have nothing open any more.
+#[derive(Default)]
+pub(crate) struct Leaving(RefCell<HashSet<ClientId>>);
+
+impl Leaving {
+    /// False when it is among them already.
+    fn begin(&self, client: ClientId) -> bool {
+        self.0.borrow_mut().insert(client)
+    }
+
+    fn end(&self, client: ClientId) {
+        self.0.borrow_mut().remove(&client);
+    }
+}
+
 /// True when the process of a client is known to have ended.
 fn is_gone(opener: &Opener) -> bool {
     opener.process.is_some_and(|process| transport::is_gone(&process))
@@ -107,7 +122,7 @@ impl Target {
                 }
                 target.note_awaited(&ctx);
                 if ctx.awaited.is_nobody() {
-                    return target.reap_orphans(pool, &ctx);
+                    return target.reap_orphans(&ctx);
                 }
             }
         });
@@ -125,7 +140,7 @@ impl Target {
                 continue;
             }
             ctx.awaited.remove(client);
-            match self.opens.borrow().holds_any(client) {
+            match self.holds_any(client) {
                 // It has registered something, and is to be awaited again after the next restart.
                 true => ctx.shard.note_awaited(client, 0),
                 false => ctx.shard.forget_opener(client),
@@ -135,67 +150,61 @@ impl Target {
 
     /// Notes that a client holds something open; see [`vos::PoolShard::note_opener`].
     pub(crate) fn note_opener(&self, ctx: &TargetPool, client: ClientId) -> Lsn {
-        ctx.shard.note_opener(client, || self.pid_of(client).and_then(transport::host_process))
+        ctx.shard
+            .note_opener(client, || self.seats.pid_of(client).and_then(transport::host_process))
     }
 
     /// Groups may have come here from a target that is lost: waits for who held something open or locked there.
-    pub(crate) fn inherit(self: &Rc<Self>, pool: PoolId, ctx: &Rc<TargetPool>) {
+    pub(crate) fn inherit(self: &Rc<Self>, ctx: &Rc<TargetPool>) {
         ctx.awaited.inherit_until(self.env.now() + RETURN_TIME_MAX);
         let (target, ctx) = (self.clone(), ctx.clone());
         self.env.spawn(async move {
             // timer: so long clients may come back.
             target.env.sleep(RETURN_TIME_MAX).await;
             if !target.is_draining() {
-                target.reap_orphans(pool, &ctx);
+                target.reap_orphans(&ctx);
             }
         });
     }
 
     /// True while a client may still register what it held open in a pool before a restart.
-    pub(crate) fn awaits_openers(&self, pool: PoolId) -> bool {
-        let shards = self.shards.borrow();
-        let Some(ctx) = shards.get(&pool) else { return false };
+    pub(crate) fn awaits_openers(&self, ctx: &TargetPool) -> bool {
         ctx.awaited.may_be_some(self.env.now())
     }
 
     /// True while the client is awaited in any pool.
     pub(crate) fn awaits(&self, client: ClientId) -> bool {
-        self.shards.borrow().values().any(|ctx| ctx.awaited.contains(client))
+        self.pools.any(|ctx| ctx.awaited.contains(client))
     }
 
     /// A client has registered all it holds, or its process has ended.
     pub(crate) fn await_no_more(self: &Rc<Self>, client: ClientId) {
-        let mut ended: Vec<(PoolId, Rc<TargetPool>)> = Vec::new();
-        for (pool, ctx) in self.shards.borrow().iter() {
+        let mut ended: Vec<Rc<TargetPool>> = Vec::new();
+        for (_, ctx) in self.pools.all() {
             if ctx.awaited.remove(client) {
                 ctx.shard.note_awaited(client, 0);
                 if ctx.awaited.is_nobody() {
-                    ended.push((*pool, ctx.clone()));
+                    ended.push(ctx.clone());
                 }
             }
         }
         self.forget_opener(client);
-        // In a fixed order, so that simulated runs repeat.
-        ended.sort_unstable_by_key(|(pool, _)| *pool);
-        for (pool, ctx) in ended {
-            self.reap_orphans(pool, &ctx);
+        for ctx in ended {
+            self.reap_orphans(&ctx);
         }
     }
 
     /// A client has closed something; if that was all, its note goes in time.
     pub(crate) fn note_closed(self: &Rc<Self>, client: ClientId) {
-        let is_noted = || self.shards.borrow().values().any(|ctx| ctx.shard.is_opener(client));
-        if self.opens.borrow().holds_any(client)
-            || !is_noted()
-            || !self.leaving.borrow_mut().insert(client)
-        {
+        let is_noted = || self.pools.any(|ctx| ctx.shard.is_opener(client));
+        if self.holds_any(client) || !is_noted() || !self.leaving.begin(client) {
             return;
         }
         let target = self.clone();
         self.env.spawn(async move {
             // timer: it may soon open something else.
             target.env.sleep(LINGER_TIME).await;
-            target.leaving.borrow_mut().remove(&client);
+            target.leaving.end(client);
             if !target.awaits(client) {
                 target.forget_opener(client);
             }
@@ -204,10 +213,15 @@ impl Target {
 
     /// Removes the notes of a client if it holds nothing open.
     pub(crate) fn forget_opener(&self, client: ClientId) {
-        if !self.is_draining() && !self.opens.borrow().holds_any(client) {
-            for ctx in self.shards.borrow().values() {
+        if !self.is_draining() && !self.holds_any(client) {
+            for (_, ctx) in self.pools.all() {
                 ctx.shard.forget_opener(client);
             }
         }
+    }
+
+    /// True when the client holds anything open, in any pool.
+    fn holds_any(&self, client: ClientId) -> bool {
+        self.pools.any(|ctx| ctx.handles.holds_any(client))
     }
 }

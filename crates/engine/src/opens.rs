@@ -4,15 +4,97 @@
 //! open stays readable). Handles live in memory only; after a restart clients register theirs
 //! again, and orphans wait for that (see `openers`).
 
-use types::map::HashMap;
-use types::{ClientId, ContId, PoolId, Unit};
+use std::cell::RefCell;
+use std::time::Duration;
+use types::map::{HashMap, HashSet};
+use types::{ClientId, ContId, Unit};
 
-/// An object, named over pools and containers.
-pub type Handle = (PoolId, ContId, Unit);
+/// An object of a pool, named over its containers.
+pub(crate) type Handle = (ContId, Unit);
 
-/// All open handles of a target.
+/// What is open in a pool's part, and what becomes of objects without a name that nobody holds open any more.
 #[derive(Default)]
-pub struct Opens {
+pub(crate) struct Handles {
+    opens: RefCell<Opens>,
+    /// Orphans that are not freed yet though nobody holds them open, and until when.
+    lingering: RefCell<HashMap<Handle, Duration>>,
+    /// Orphans being freed.
+    freeing: RefCell<HashSet<Handle>>,
+}
+
+impl Handles {
+    pub fn open(&self, client: ClientId, handle: Handle) {
+        self.opens.borrow_mut().open(client, handle);
+    }
+
+    /// A client registers an object unless it has already.
+    pub fn register(&self, client: ClientId, handle: Handle) {
+        let mut opens = self.opens.borrow_mut();
+        if !opens.is_held_by(client, &handle) {
+            opens.open(client, handle);
+        }
+    }
+
+    /// See [`Opens::close`].
+    pub fn close(&self, client: ClientId, handle: Handle) -> bool {
+        self.opens.borrow_mut().close(client, handle)
+    }
+
+    /// See [`Opens::close_client`].
+    pub fn close_client(&self, client: ClientId) -> Vec<Handle> {
+        self.opens.borrow_mut().close_client(client)
+    }
+
+    /// See [`Opens::close_all`].
+    pub fn close_all(&self, client: ClientId, handle: Handle) -> bool {
+        self.opens.borrow_mut().close_all(client, handle)
+    }
+
+    /// True when the client holds anything open.
+    pub fn holds_any(&self, client: ClientId) -> bool {
+        self.opens.borrow().holds_any(client)
+    }
+
+    /// True when some client holds the object open.
+    pub fn is_open(&self, handle: &Handle) -> bool {
+        self.opens.borrow().is_open(handle)
+    }
+
+    /// Keeps an object from being freed until then.
+    pub fn linger(&self, handle: Handle, until: Duration) {
+        self.lingering.borrow_mut().insert(handle, until);
+    }
+
+    /// Ends that; false when it is to linger for longer, meanwhile.
+    pub fn end_lingering(&self, handle: Handle, until: Duration) -> bool {
+        let mut lingering = self.lingering.borrow_mut();
+        let is_over = lingering.get(&handle) == Some(&until);
+        if is_over {
+            lingering.remove(&handle);
+        }
+        is_over
+    }
+
+    /// Begins to free an object, until [`Handles::end_freeing`]; false when it is open, lingers, or somebody is at it.
+    pub fn begin_to_free(&self, handle: Handle) -> bool {
+        !self.is_open(&handle)
+            && !self.lingering.borrow().contains_key(&handle)
+            && self.freeing.borrow_mut().insert(handle)
+    }
+
+    pub fn end_freeing(&self, handle: &Handle) {
+        self.freeing.borrow_mut().remove(handle);
+    }
+
+    /// True when it may have lost parts on other targets.
+    pub fn is_being_freed(&self, handle: &Handle) -> bool {
+        self.freeing.borrow().contains(handle)
+    }
+}
+
+/// All open handles.
+#[derive(Default)]
+struct Opens {
     by_object: HashMap<Handle, u32>,
     by_client: HashMap<ClientId, HashMap<Handle, u32>>,
 }
@@ -91,7 +173,7 @@ mod tests {
     #[test]
     fn an_object_is_open_until_its_last_handle_goes() {
         let mut opens = Opens::default();
-        let handle = (PoolId(1), ContId(1), types::Oid { hi: 1, lo: 2 }.first_unit());
+        let handle = (ContId(1), types::Oid { hi: 1, lo: 2 }.first_unit());
         let (a, b) = (ClientId(1), ClientId(2));
         opens.open(a, handle);
         opens.open(a, handle);

@@ -486,9 +486,9 @@ impl Target {
     async fn wait_until_idle(&self, scrubber: &Scrubber) {
         let until = self.env.now() + BUSY_WAIT_MAX;
         while self.env.now() < until && !scrubber.hurried.get() && !scrubber.stopped.get() {
-            let before = self.request_count.get();
+            let before = self.request_count();
             self.doze(scrubber, IDLE_TIME).await;
-            if self.request_count.get() == before {
+            if self.request_count() == before {
                 return;
             }
         }

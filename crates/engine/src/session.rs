@@ -26,12 +26,44 @@ pub(crate) struct Session {
     /// Its process, if the kernel tells.
     pub local_pid: Option<u32>,
     /// See [`Session::is_over`].
-    pub is_over: Rc<Cell<bool>>,
+    is_over: Rc<Cell<bool>>,
     /// The same session where it asks for other jobs, by the number that it has given them, from 1 on.
-    pub for_jobs: RefCell<Vec<Option<Rc<Session>>>>,
+    for_jobs: RefCell<Vec<Option<Rc<Session>>>>,
+}
+
+/// What a session begins with.
+pub(crate) struct Caller {
+    pub client: ClientId,
+    pub job: Rc<str>,
+    pub host: String,
+    pub pid: u32,
+    pub job_counts: Rc<JobCounts>,
+    pub is_admin: bool,
+    pub local_pid: Option<u32>,
 }
 
 impl Session {
+    pub fn begin(caller: Caller) -> Session {
+        let Caller { client, job, host, pid, job_counts, is_admin, local_pid } = caller;
+        Session {
+            client,
+            job,
+            host,
+            pid,
+            job_counts,
+            counts: Rc::default(),
+            is_admin,
+            local_pid,
+            is_over: Rc::default(),
+            for_jobs: RefCell::default(),
+        }
+    }
+
+    /// See [`Session::is_over`].
+    pub fn end(&self) {
+        self.is_over.set(true);
+    }
+
     /// The session as it asks for a job of this number; itself for 0 and for numbers that it has not named.
     pub fn asking_for(self: &Rc<Self>, number: u8) -> Rc<Session> {
         let asking = || {

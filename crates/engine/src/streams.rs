@@ -537,7 +537,7 @@ impl Target {
         member: TargetId,
         stream: &Stream,
     ) -> Result<usize> {
-        let (mut bytes, portions) = (0, self.portions.get());
+        let (mut bytes, portions) = (0, self.portions());
         let next: Vec<Queued> = {
             let queue = stream.queue.borrow();
             let fits = |queued: &&Queued| {

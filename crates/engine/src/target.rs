@@ -8,6 +8,8 @@
 //! - A client has one session here, that of its latest connection. Its earlier ones end before that is served:
 //!   no request of theirs takes effect afterwards.
 
+use crate::admin::Term;
+use crate::commit::TxIds;
 use crate::events::Teller;
 use crate::figures::RequestCounts;
 use crate::give_way::Lines;
@@ -15,32 +17,30 @@ use crate::in_progress::InProgress;
 use crate::jobs::Jobs;
 use crate::link_speed::{ClientLinks, Links};
 use crate::locks::Locks;
-use crate::opens::{Handle, Opens};
+use crate::measure::Measuring;
+use crate::openers::Leaving;
 use crate::peers::Peers;
+use crate::pools::Pools;
 use crate::portions::Portions;
-use crate::session::Session;
+use crate::seats::Seats;
+use crate::session::{Caller, Session};
 pub(crate) use crate::target_pool::TargetPool;
 use crate::tokens::not_for_clients;
 use crate::tries::Tries;
-use crate::versions::Rollback;
-use env::{Env, Signal};
+use env::Env;
 use futures_util::FutureExt;
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 use transport::{Handoff, Incoming, ServerConn};
-use types::map::{HashMap, HashSet};
+use types::map::HashMap;
 use types::{ClientId, Code, ContId, Epoch, Error, PoolId, Result, TargetId};
 use vos::{Payload, Store, Summary};
 use wire::event::{EventCode, Happened};
 use wire::hello::HelloReply;
-use wire::measure::Measures;
-use wire::obj::{Notice, Op, RequestKind, TxId};
+use wire::obj::{Notice, Op, RequestKind};
 use wire::{Header, Kind};
 
-/// After its start a target has those who ask for a pool or container that it does not know wait so long for the
-/// control service to tell it of that; then they are to come again.
-const INTRODUCTION_TIME_MAX: Duration = Duration::from_secs(10);
 /// An engine that stops waits so long for other members of its groups.
 const ORDER_TIME_MAX: Duration = Duration::from_secs(3);
 /// A client that has lost its connection keeps its open handles this long.
@@ -51,95 +51,42 @@ const ENDED_PAUSE: Duration = Duration::from_millis(1);
 /// A client that has gone may come back with a retry this long.
 const RETRY_GRACE: Duration = Duration::from_secs(600);
 
-/// A client's latest connection.
-struct Seat {
-    number: u64,
-    /// The connection from which on the client was never given up: what it holds open is known.
-    since: u64,
-    session: Rc<Session>,
-    /// Until it has ended.
-    conn: Option<ServerConn>,
-}
-
-impl Seat {
-    /// Ends the session: what is unread on its connection stays unread.
-    fn end(self) {
-        self.session.is_over.set(true);
-        if let Some(conn) = self.conn {
-            conn.close();
-        }
-    }
-}
-
 /// One target: its store, and all that its thread keeps. No other thread touches it.
 pub struct Target {
     pub(crate) env: Env,
     pub(crate) id: TargetId,
     pub(crate) store: Rc<Store>,
-    pub(crate) shards: RefCell<HashMap<PoolId, Rc<TargetPool>>>,
-    /// Pools whose part here cannot be opened, and why.
-    pub(crate) failed: RefCell<HashMap<PoolId, Error>>,
-    /// Pools whose part here is not the one that is meant, with its incarnation; they are in `failed`, too.
-    pub(crate) replaced: RefCell<HashMap<PoolId, u64>>,
-    pub(crate) opens: RefCell<Opens>,
+    pub(crate) pools: Pools,
+    pub(crate) seats: Seats,
     pub(crate) locks: Locks,
-    /// Objects that are being appended to.
-    pub(crate) appends: RefCell<crate::append::Turns>,
     pub(crate) peers: Peers,
     /// The same for streams of orders, which no request holds up.
     pub(crate) streaming: Peers,
     /// How fast other engines are reached.
     pub(crate) links: Rc<Links>,
     pub(crate) client_links: ClientLinks,
-    /// Parts in doubt whose coordinators are being asked, and decisions that participants are being told.
-    pub(crate) resolving: RefCell<HashSet<TxId>>,
-    /// Transactions this target coordinates right now, by its own ids.
-    pub(crate) coordinating: RefCell<HashSet<TxId>>,
     /// Client transactions being coordinated, so that another try waits for the first.
     pub(crate) committing: Tries,
     /// Batches that run beside their connections, so that another try waits for the first.
     pub(crate) running: Tries,
-    /// This target as a maker of transaction ids, anew at each start. Targets of one engine must
-    /// differ: a participant takes a second part with the same id for a repetition.
-    pub(crate) coordinator: ClientId,
-    pub(crate) next_tx: Cell<u64>,
+    pub(crate) tx_ids: TxIds,
     pub(crate) incarnation: u64,
-    /// Clients that may soon have nothing open any more.
-    pub(crate) leaving: RefCell<HashSet<ClientId>>,
-    /// Orphans that are not freed yet though nobody holds them open, and until when.
-    pub(crate) lingering: RefCell<HashMap<Handle, Duration>>,
-    /// Orphans being reaped.
-    pub(crate) reaping: RefCell<HashSet<Handle>>,
-    /// Rollbacks ordered, by container.
-    pub(crate) rollbacks: RefCell<HashMap<(PoolId, ContId), Rollback>>,
-    sessions: RefCell<HashMap<ClientId, Seat>>,
-    next_session: Cell<u64>,
-    started: Duration,
-    pub(crate) draining: Cell<bool>,
+    pub(crate) leaving: Leaving,
+    draining: Cell<bool>,
     in_progress: Rc<InProgress>,
     /// Messages received, for who wants to know whether the target is at work.
-    pub(crate) request_count: Cell<u64>,
+    request_count: Cell<u64>,
     /// Requests that have arrived, by kind.
     pub(crate) requests: RequestCounts,
     /// What jobs have done.
     pub(crate) jobs: Jobs,
-    /// The latest term of a control service that has given an order.
-    pub(crate) term: Cell<u64>,
-    /// It has been told of all it holds.
-    pub(crate) is_introduced: Cell<bool>,
-    /// An order, or another target, has told it something: of a part of a pool, of a map, of a container.
-    pub(crate) told: Signal,
-    /// When clients last wanted something of objects.
-    pub(crate) last_batch: Cell<Option<Duration>>,
+    pub(crate) term: Term,
     /// Moves that give way to clients go one after the other.
     pub(crate) moving: Lines,
-    /// Its devices are being measured.
-    pub(crate) is_measuring: Cell<bool>,
-    /// What was measured of them last.
-    pub(crate) measures: Cell<Option<Measures>>,
+    pub(crate) measuring: Measuring,
     /// Who keeps what happens.
     pub(crate) events: Teller,
-    pub(crate) portions: Cell<Portions>,
+    portions: Cell<Portions>,
 }
 
 impl Target {
@@ -171,7 +118,7 @@ impl Target {
                 }
             }
         }
-        let measures = Cell::new(store.measures().await);
+        let measuring = Measuring::known(store.measures().await);
         let links = Rc::new(Links::default());
         // A target without shards has had no clients.
         let locks = Locks::new(env.now(), !shards.is_empty());
@@ -180,40 +127,24 @@ impl Target {
             streaming: Peers::new(env.clone(), host, token).watching(&links),
             links,
             client_links: ClientLinks::default(),
-            resolving: RefCell::default(),
-            started: env.now(),
             id,
             store,
-            shards: RefCell::new(shards),
-            failed: RefCell::new(failed),
-            replaced: RefCell::default(),
-            opens: RefCell::new(Opens::default()),
+            pools: Pools::found(&env, id, shards, failed),
+            seats: Seats::default(),
             locks,
-            appends: RefCell::default(),
-            coordinating: RefCell::new(HashSet::default()),
             committing: Tries::default(),
             running: Tries::default(),
-            coordinator: ClientId(types::hash::mix2(incarnation, id.0 as u64)),
-            next_tx: Cell::new(TxId::PARTS_MAX),
+            tx_ids: TxIds::of(id, incarnation),
             incarnation,
-            leaving: RefCell::new(HashSet::default()),
-            lingering: RefCell::new(HashMap::default()),
-            reaping: RefCell::new(HashSet::default()),
-            rollbacks: RefCell::new(HashMap::default()),
-            sessions: RefCell::new(HashMap::default()),
-            next_session: Cell::new(1),
+            leaving: Leaving::default(),
             draining: Cell::new(false),
             in_progress: Rc::default(),
             request_count: Cell::new(0),
             requests: RequestCounts::default(),
             jobs: Jobs::default(),
-            term: Cell::new(0),
-            is_introduced: Cell::new(false),
-            told: Signal::default(),
-            last_batch: Cell::default(),
+            term: Term::default(),
             moving,
-            is_measuring: Cell::new(false),
-            measures,
+            measuring,
             events,
             portions: Cell::default(),
             env,
@@ -224,9 +155,7 @@ impl Target {
 
     /// After a restart: decides what was in doubt, frees what was unlinked while open.
     fn resume(self: Rc<Self>) {
-        let pools: Vec<(PoolId, Rc<TargetPool>)> =
-            self.shards.borrow().iter().map(|(pool, ctx)| (*pool, ctx.clone())).collect();
-        for (pool, ctx) in pools {
+        for (pool, ctx) in self.pools.all() {
             self.take_up(pool, &ctx);
         }
     }
@@ -237,7 +166,7 @@ impl Target {
         self.watch_pages(pool, ctx);
         self.clone().resume_transactions(pool, ctx);
         self.await_openers(pool, ctx);
-        self.reap_orphans(pool, ctx);
+        self.reap_orphans(ctx);
     }
 
     /// Serves a connection that the control thread accepted, until it closes.
@@ -250,8 +179,7 @@ impl Target {
             (None, Some(_)) => "local".to_string(),
             (None, None) => String::new(),
         };
-        let number = self.next_session.get();
-        let since = self.sessions.borrow().get(&client).map_or(number, |seat| seat.since);
+        let (number, since) = self.seats.next(client);
         let reply = HelloReply {
             // A client that was given up registers its handles again as after a restart.
             incarnation: types::hash::mix2(self.incarnation, since),
@@ -266,25 +194,17 @@ impl Target {
                 return;
             }
         };
-        self.next_session.set(number + 1);
         let job: Rc<str> = types::job::short(conn.job().to_string()).into();
-        let session = Rc::new(Session {
+        let session = Rc::new(Session::begin(Caller {
             client,
             host,
             pid: told_pid,
             job_counts: self.jobs.of(&job),
-            counts: Rc::default(),
             job,
             is_admin,
             local_pid: pid,
-            is_over: Rc::default(),
-            for_jobs: RefCell::default(),
-        });
-        let seat = Seat { number, since, session: session.clone(), conn: Some(conn.clone()) };
-        let earlier = self.sessions.borrow_mut().insert(client, seat);
-        if let Some(earlier) = earlier {
-            earlier.end();
-        }
+        }));
+        self.seats.take((number, since), session.clone(), conn.clone());
         let target = self.clone();
         self.env.spawn(async move { target.serve(conn, session, number, pid).await });
     }
@@ -308,11 +228,7 @@ impl Target {
             }
         }
         conn.close();
-        if let Some(seat) = self.sessions.borrow_mut().get_mut(&client)
-            && seat.number == number
-        {
-            seat.conn = None;
-        }
+        self.seats.leave(client, number);
         // In a task of its own: nothing of the connection is kept meanwhile.
         self.env.clone().spawn(async move { self.outlive(client, number, pid).await });
     }
@@ -325,7 +241,7 @@ impl Target {
         while let Some(pid) = pid
             && waited + pause < RECONNECT_GRACE
         {
-            if self.sessions.borrow().get(&client).is_none_or(|seat| seat.number != number) {
+            if !self.seats.is_latest(client, number) {
                 return;
             }
             if transport::has_ended(pid) {
@@ -340,29 +256,25 @@ impl Target {
         }
         // timer: so long a client may come back.
         self.env.sleep(RECONNECT_GRACE - waited).await;
-        let is_latest = self.sessions.borrow().get(&client).is_some_and(|s| s.number == number);
         // An engine that is stopping closes connections itself: its clients come back to the next
         // one, with what they hold open.
-        if !is_latest || self.is_draining() {
+        if !self.seats.is_latest(client, number) || self.is_draining() {
             return;
         }
-        let seat = self.sessions.borrow_mut().remove(&client);
-        if let Some(seat) = seat {
-            seat.end();
-        }
+        self.seats.give_up(client);
         self.locks.drop_client(client);
-        let freed = self.opens.borrow_mut().close_client(client);
+        let closed = self.pools.close_client(client);
         // One that has not registered all it held before a restart may yet come back.
         if has_ended || !self.awaits(client) {
             self.await_no_more(client);
         }
-        for handle in freed {
-            self.closed(handle);
+        for (ctx, handle) in closed {
+            self.closed(&ctx, handle);
         }
         // timer: so long a client may come back with a retry.
         self.env.sleep(RETRY_GRACE).await;
-        if !self.sessions.borrow().contains_key(&client) {
-            for ctx in self.shards.borrow().values() {
+        if !self.seats.has(client) {
+            for (_, ctx) in self.pools.all() {
                 ctx.shard.forget_client(client);
             }
         }
@@ -381,8 +293,8 @@ impl Target {
             Kind::Notice => match wire::decode::<Notice>(&incoming.body) {
                 Ok(Notice::Release { pool, cont, units }) => {
                     for unit in units {
-                        if self.opens.borrow_mut().close(client, (pool, cont, unit)) {
-                            self.closed((pool, cont, unit));
+                        if let Some(ctx) = self.pools.close(client, pool, (cont, unit)) {
+                            self.closed(&ctx, (cont, unit));
                         }
                     }
                     self.note_closed(client);
@@ -470,76 +382,19 @@ impl Target {
         self.env.spawn(work.map(move |()| drop(piece)));
     }
 
-    /// The shard of a pool; shortly after the start, waits to be told of it.
-    pub(crate) async fn shard(&self, pool: PoolId) -> Result<Rc<TargetPool>> {
-        let known = || {
-            let served = self.shards.borrow().get(&pool).cloned().map(Ok);
-            served.or_else(|| self.failed.borrow().get(&pool).cloned().map(Err))
-        };
-        let unknown = || format!("target {} holds no part of pool {pool}", self.id);
-        self.await_orders(known, unknown).await?
-    }
-
-    /// Waits for what an order may yet tell. `NonExist` once the target has been told all:
-    /// what is not known then does not exist. `Closed` when it has not been for long.
-    async fn await_orders<T>(
-        &self,
-        known: impl Fn() -> Option<T>,
-        unknown: impl Fn() -> String,
-    ) -> Result<T> {
-        if let Some(known) = known() {
-            return Ok(known);
-        }
-        let limit = (self.started + INTRODUCTION_TIME_MAX).saturating_sub(self.env.now());
-        let look = || match known() {
-            None if self.is_introduced.get() => Some(None),
-            known => known.map(Some),
-        };
-        // Boxed: nearly all that comes here knows what it asks for.
-        match Box::pin(self.env.timeout(limit, self.told.until_some(look))).await {
-            Some(Some(known)) => Ok(known),
-            Some(None) => Err(Error::new(Code::NonExist, unknown())),
-            None => {
-                let text = format!("{}, as far as it has been told: try again", unknown());
-                Err(Error::new(Code::Closed, text))
-            }
-        }
-    }
-
-    /// The shard of a pool and its map; shortly after the start, waits to be told of them.
-    pub(crate) async fn mapped_shard(&self, pool: PoolId) -> Result<Rc<TargetPool>> {
-        let ctx = self.shard(pool).await?;
-        let known = || ctx.known_map().map(drop);
-        let unknown = || format!("target {} has no map of pool {pool}", self.id);
-        // Its part is there, so the map comes: it was made anew.
-        self.await_orders(known, unknown).await.map_err(|error| match error.code {
-            Code::NonExist => Error::bare(Code::Stale),
-            _ => error,
-        })?;
-        Ok(ctx)
-    }
-
-    /// The same for what clients ask, and for parts of their transactions. `Unreach` where there is no part of the pool: the store was
+    /// The part of a pool and its map, for what clients ask and for parts of their transactions. `Unreach` where there is no part of the pool: the store was
     /// wiped, and they ask others once they have a newer map, or the pool is destroyed, and the control service tells them that.
     pub(crate) async fn asked_shard(&self, pool: PoolId) -> Result<Rc<TargetPool>> {
-        self.mapped_shard(pool).await.map_err(|error| match error.code {
+        self.pools.mapped(pool).await.map_err(|error| match error.code {
             Code::NonExist => Error { code: Code::Unreach, ..error },
             _ => error,
         })
     }
 
-    /// Makes sure a container is known; shortly after the start, waits to be told of it.
-    pub(crate) async fn known_cont(&self, ctx: &TargetPool, cont: ContId) -> Result<()> {
-        let known = || ctx.shard.has_cont(cont).then_some(());
-        let id = self.id;
-        let unknown = || format!("target {id} knows no container {cont}; it may be destroyed");
-        self.await_orders(known, unknown).await
-    }
-
-    /// The same for what clients ask. `Stale` for one that is not known where others have what this target lacks: it may
+    /// Makes sure that a container is known that a client asks for. `Stale` for one that is not known where others have what this target lacks: it may
     /// not have been told of it yet, and they ask others once they have a newer map.
     pub(crate) async fn asked_cont(&self, ctx: &TargetPool, cont: ContId) -> Result<()> {
-        match self.known_cont(ctx, cont).await {
+        match self.pools.known_cont(ctx, cont).await {
             Err(error) if error.code == Code::NonExist => {
                 let is_whole = ctx.map().is_ok_and(|map| placement::is_live(self.id, &map));
                 Err(if is_whole { error } else { Error::bare(Code::Stale) })
@@ -582,7 +437,7 @@ impl Target {
     /// Why a request is refused, encoded; with the newer map when it was sent with an older one.
     pub(crate) fn refusal(&self, pool: PoolId, header: &Header, error: &Error) -> Vec<u8> {
         let newer = || {
-            let ctx = self.shards.borrow().get(&pool).cloned()?;
+            let ctx = self.pools.served(pool)?;
             ctx.maps_since(header.map_version)
         };
         let is_old = error.code == Code::Stale && header.map_version != 0;
@@ -601,11 +456,6 @@ impl Target {
         }
     }
 
-    /// The process of a client that is connected on this host.
-    pub(crate) fn pid_of(&self, client: ClientId) -> Option<u32> {
-        self.sessions.borrow().get(&client).and_then(|seat| seat.session.local_pid)
-    }
-
     /// True once all requests are answered and nothing more is sent.
     pub(crate) fn has_stopped(&self) -> bool {
         self.draining.get() && self.in_progress.count() == 0
@@ -616,16 +466,18 @@ impl Target {
         self.in_progress.count()
     }
 
-    /// Sessions of those that are connected now.
-    pub(crate) fn connected(&self) -> Vec<Rc<Session>> {
-        let sessions = self.sessions.borrow();
-        let seats = sessions.values().filter(|seat| seat.conn.is_some());
-        seats.map(|seat| seat.session.clone()).collect()
+    /// Messages received so far.
+    pub(crate) fn request_count(&self) -> u64 {
+        self.request_count.get()
     }
 
-    /// Clients and other targets that are connected now.
-    pub(crate) fn client_count(&self) -> usize {
-        self.sessions.borrow().values().filter(|seat| seat.conn.is_some()).count()
+    /// How much goes into one message between targets.
+    pub(crate) fn portions(&self) -> Portions {
+        self.portions.get()
+    }
+
+    pub(crate) fn set_portions(&self, portions: Portions) {
+        self.portions.set(portions);
     }
 
     /// True once the engine is stopping.
@@ -637,20 +489,19 @@ impl Target {
     pub async fn drain(&self) -> Result<()> {
         self.draining.set(true);
         // Who waits to be let in has done nothing yet and goes elsewhere, or comes again.
-        for ctx in self.shards.borrow().values() {
+        for (_, ctx) in self.pools.all() {
             ctx.admission.close();
             ctx.scrubber.stop();
             ctx.newer_map.wake();
         }
         if self.env.timeout(ORDER_TIME_MAX, self.in_progress.none()).await.is_none() {
             // Members may be stopping, too. Who waits comes again, and is answered by who leads then.
-            for ctx in self.shards.borrow().values() {
+            for (_, ctx) in self.pools.all() {
                 ctx.streams.end();
             }
             self.in_progress.none().await;
         }
-        let shards: Vec<Rc<TargetPool>> = self.shards.borrow().values().cloned().collect();
-        for ctx in shards {
+        for (_, ctx) in self.pools.all() {
             ctx.streams.end();
             ctx.shard.close().await?;
         }

@@ -1,9 +1,11 @@
 //! A pool's part on a target: its shard in the store, and what the target knows of the pool beside it.
 
 use crate::admission::Admission;
+use crate::append::Turns;
 use crate::cell_audit::CellAudit;
 use crate::census::Census;
 use crate::clock::Clock;
+use crate::commit::Transactions;
 use crate::condition::Condition;
 use crate::damage::Mending;
 use crate::figures::OpCounts;
@@ -17,11 +19,13 @@ use crate::left::Left;
 use crate::lost_pages::LosingPages;
 use crate::newer_map::NewerMap;
 use crate::openers::Awaited;
+use crate::opens::Handles;
 use crate::scrub::Scrubber;
 use crate::spread::Spreading;
 use crate::streams::Streams;
 use crate::suspects::Suspects;
 use crate::takeover::Takeover;
+use crate::versions::Rollbacks;
 use crate::waiters::Waiters;
 use env::Env;
 use std::cell::Cell;
@@ -38,6 +42,12 @@ pub(crate) struct TargetPool {
     map: KnownMap,
     pub newer_map: NewerMap,
     pub clock: Clock,
+    /// What is open.
+    pub handles: Rc<Handles>,
+    /// Objects that are being appended to.
+    pub appends: Turns,
+    pub rollbacks: Rollbacks,
+    pub transactions: Transactions,
     /// Those who wait for a prepared transaction to be decided.
     pub undecided: Waiters<TxId>,
     pub admission: Admission,
@@ -84,6 +94,10 @@ impl TargetPool {
             shard,
             map: KnownMap::default(),
             newer_map: NewerMap::default(),
+            handles: Rc::default(),
+            appends: Turns::default(),
+            rollbacks: Rollbacks::default(),
+            transactions: Transactions::default(),
             undecided: Waiters::default(),
             admission: Admission::new(env),
             ops: OpCounts::default(),
@@ -117,6 +131,11 @@ impl TargetPool {
             ctx.joining.begin(&ctx.shard);
         }
         ctx
+    }
+
+    /// The same with what is open in it.
+    pub fn with_handles(self, handles: &Rc<Handles>) -> TargetPool {
+        TargetPool { handles: handles.clone(), ..self }
     }
 
     /// True when what is done in an object's groups is the matter of one target each: see [`placement::is_alone`].

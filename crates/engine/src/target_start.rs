@@ -174,7 +174,7 @@ impl TargetStart {
                 return;
             }
         };
-        target.portions.set(self.portions);
+        target.set_portions(self.portions);
         let _ = opened.send(Ok(()));
         if let Some(habit) = self.habit {
             let watched = std::rc::Rc::downgrade(&target);

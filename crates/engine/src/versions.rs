@@ -1,18 +1,24 @@
 //! Snapshots and rollbacks, as the control service orders them (see `control`).
 
 use crate::target::{Target, TargetPool};
+use std::cell::RefCell;
 use std::rc::Rc;
+use types::map::HashMap;
 use types::{ContId, Epoch, PoolId, Result};
 use wire::obj::AdminReply;
 use wire::versions::{ContStage, ContVersions};
 
 /// A rollback that was ordered.
-pub(crate) struct Rollback {
+struct Rollback {
     /// The order's revision; a repeated order asks how far it is.
     revision: u64,
     /// `None` while it runs.
     outcome: Option<Result<()>>,
 }
+
+/// Those of a pool's part, by container.
+#[derive(Default)]
+pub(crate) struct Rollbacks(RefCell<HashMap<ContId, Rollback>>);
 
 impl Target {
     /// Takes the versions of a container that are to be kept, and gives epochs beyond its
@@ -23,7 +29,7 @@ impl Target {
         cont: ContId,
         versions: ContVersions,
     ) -> Result<AdminReply> {
-        let ctx = self.shard(pool).await?;
+        let ctx = self.pools.of(pool).await?;
         let lsn = ctx.shard.set_versions(cont, &versions)?;
         // In the same step: no change comes between the snapshot and the clock.
         if let Some(last) = versions.snapshots.last() {
@@ -35,13 +41,11 @@ impl Target {
             now if now.revision != versions.revision => false,
             now => match now.stage {
                 ContStage::Open => {
-                    self.rollbacks.borrow_mut().remove(&(pool, cont));
+                    ctx.rollbacks.0.borrow_mut().remove(&cont);
                     false
                 }
                 ContStage::Frozen => ctx.shard.has_prepared(cont),
-                ContStage::RollingBack(to) => {
-                    self.roll_back(pool, &ctx, cont, to, versions.revision)?
-                }
+                ContStage::RollingBack(to) => self.roll_back(&ctx, cont, to, versions.revision)?,
             },
         };
         Ok(AdminReply { epoch, under_way, ..AdminReply::default() })
@@ -51,14 +55,13 @@ impl Target {
     /// next order.
     fn roll_back(
         self: &Rc<Self>,
-        pool: PoolId,
         ctx: &Rc<TargetPool>,
         cont: ContId,
         to: Epoch,
         revision: u64,
     ) -> Result<bool> {
-        let mut rollbacks = self.rollbacks.borrow_mut();
-        if let Some(known) = rollbacks.get_mut(&(pool, cont))
+        let mut rollbacks = ctx.rollbacks.0.borrow_mut();
+        if let Some(known) = rollbacks.get_mut(&cont)
             && known.revision == revision
         {
             match &known.outcome {
@@ -66,12 +69,12 @@ impl Target {
                 Some(Ok(())) => return Ok(false),
                 Some(Err(error)) => {
                     let error = error.clone();
-                    rollbacks.remove(&(pool, cont));
+                    rollbacks.remove(&cont);
                     return Err(error);
                 }
             }
         }
-        rollbacks.insert((pool, cont), Rollback { revision, outcome: None });
+        rollbacks.insert(cont, Rollback { revision, outcome: None });
         drop(rollbacks);
         let (target, ctx) = (self.clone(), ctx.clone());
         // A stop does not wait for it: it is begun again after the start.
@@ -84,8 +87,8 @@ impl Target {
             if let Err(error) = &outcome {
                 tracing::warn!("target {}: rolling back container {cont}: {error}", target.id);
             }
-            let mut rollbacks = target.rollbacks.borrow_mut();
-            if let Some(known) = rollbacks.get_mut(&(pool, cont)) {
+            let mut rollbacks = ctx.rollbacks.0.borrow_mut();
+            if let Some(known) = rollbacks.get_mut(&cont) {
                 known.outcome = Some(outcome);
             }
         });

@@ -45,7 +45,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         what: "old sessions go on, and only what says that it is a retry is looked up",
         edits: &[
             Edit {
-                path: "crates/engine/src/target.rs",
+                path: "crates/engine/src/seats.rs",
                 from: "        if let Some(earlier) = earlier {\n            earlier.end();\n        }\n",
                 to: "        drop(earlier);\n",
             },

@@ -25,7 +25,7 @@ struct Run {
     machine: Coordinator,
     /// What is to be done, next first.
     todo: Actions,
-    /// It is among [`Target::coordinating`].
+    /// See [`Transactions::begin`](super::Transactions::begin).
     is_noted: bool,
     /// The decision on its way.
     lsn: Lsn,
@@ -52,8 +52,7 @@ impl Target {
         if parts.len() as u64 >= TxId::PARTS_MAX {
             return Err(Error::inval("a transaction over too many groups"));
         }
-        let tx = TxId { client: self.coordinator, seq: self.next_tx.get() };
-        self.next_tx.set(tx.seq + TxId::PARTS_MAX);
+        let tx = self.tx_ids.next();
         let units: Vec<Unit> = parts.iter().map(|(unit, ..)| *unit).collect();
         let coordinator = units[0];
         let mut todo = Actions::new();
@@ -72,7 +71,7 @@ impl Target {
             asked.push(self.prepare_at(ctx, tx.part(at), coordinator, part, premise));
         }
         let mut run = Run::new(self, pool, ctx, tx, units, machine, todo);
-        self.coordinating.borrow_mut().insert(tx);
+        ctx.transactions.begin(tx);
         run.is_noted = true;
         let prepared: Outcomes = join_all(asked).await;
         for (at, outcome) in prepared.iter().enumerate() {
@@ -221,7 +220,7 @@ impl Run {
         self.machine.step(event, &mut self.todo);
         if self.is_noted && !self.machine.is_pending() {
             self.is_noted = false;
-            self.target.coordinating.borrow_mut().remove(&self.tx);
+            self.ctx.transactions.end(&self.tx);
         }
         // In the same step, too: what is asked from now on is answered after it.
         self.repeat_if_next();

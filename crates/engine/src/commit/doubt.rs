@@ -23,7 +23,7 @@ impl Target {
         let group = self.led_group(ctx, coordinator)?;
         let tx = part.whole();
         let decision = ctx.shard.decision(tx).map(|(epoch, _)| epoch);
-        let mut question = Question::asked(self.coordinating.borrow().contains(&tx), decision);
+        let mut question = Question::asked(ctx.transactions.is_coordinated(&tx), decision);
         loop {
             match question.step() {
                 QuestionAction::HaveMembersForget => {
@@ -54,7 +54,7 @@ impl Target {
         coordinator: Unit,
     ) {
         let units = part_units(&ctx, tx);
-        if !self.resolving.borrow_mut().insert(tx) {
+        if !ctx.transactions.begin_to_ask(tx) {
             return;
         }
         let body = wire::encode(&Request::AskOutcome { pool, tx, coordinator });
@@ -72,8 +72,9 @@ impl Target {
                         self.led_group(&ctx, *unit).is_err_and(|error| error.code == Code::Stale)
                     };
                     unit = units.iter().copied().find(|unit| !is_others(unit));
-                    let (is_held, is_others) = (ctx.shard.is_prepared(tx), unit.is_none());
-                    DoubtEvent::Looked { is_held, is_others }
+                    // Of a part of a pool that was let go whoever has it open again asks anew.
+                    let is_held = self.pools.serves(&ctx) && ctx.shard.is_prepared(tx);
+                    DoubtEvent::Looked { is_held, is_others: unit.is_none() }
                 }
                 DoubtAction::Ask => {
                     match self.ask_outcome(pool, &ctx, tx, coordinator, &body).await {
@@ -102,7 +103,7 @@ impl Target {
             };
             action = participant.step(event);
         }
-        self.resolving.borrow_mut().remove(&tx);
+        ctx.transactions.end_asking(&tx);
     }
 
     async fn ask_outcome(

@@ -149,11 +149,11 @@ impl Target {
                 "a transaction over several targets cannot open handles: open them before",
             ));
         }
-        self.linger(std::mem::take(&mut plan.after.linger));
+        self.linger(ctx, std::mem::take(&mut plan.after.linger));
         let epoch_min = self.tick(ctx);
         let reply = plan.encode(Epoch::ZERO);
         // Held open or not is known for sure only when the part takes effect.
-        let reaped = plan.after.reap.iter().map(|handle| Op::PunchUnlessOpen { unit: handle.2 });
+        let reaped = plan.after.reap.iter().map(|handle| Op::PunchUnlessOpen { unit: handle.1 });
         let adopted = plan.adopted.iter().map(|unit| Op::Adopt { unit: *unit });
         let beside: Vec<Op<'_>> = reaped.chain(adopted).collect();
         let ops = plan.writes.as_deref().unwrap_or(&batch.ops);
@@ -224,7 +224,7 @@ impl Target {
         }
         ctx.undecided.wake(&tx);
         if matches!(outcome, TxOutcome::Committed(_)) {
-            self.reap_orphans(pool, ctx);
+            self.reap_orphans(ctx);
         }
         Ok(Step { lsn, sent, after })
     }

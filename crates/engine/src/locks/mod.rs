@@ -12,7 +12,6 @@
 mod table;
 
 use crate::batch::patience;
-use crate::opens::Handle;
 use crate::target::{Target, TargetPool};
 use futures_channel::oneshot;
 use futures_util::future::{Either, select};
@@ -20,7 +19,7 @@ use std::cell::{Cell, RefCell};
 use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
-use table::{LockTable, Outcome, Ticket, Wish};
+use table::{LockTable, Object, Outcome, Ticket, Wish};
 use transport::{Incoming, Responder};
 use types::map::HashMap;
 use types::{ClientId, Code, Error, Result};
@@ -105,10 +104,10 @@ impl Locks {
     }
 
     /// Takes from a client what it holds of an object: others decide about that now, and it is there.
-    pub fn leave_object(&self, client: ClientId, handle: Handle) {
+    pub fn leave_object(&self, client: ClientId, object: Object) {
         let mut granted = Vec::new();
         for space in LockKind::SPACES {
-            self.table.borrow_mut().leave((handle, space), client, &mut granted);
+            self.table.borrow_mut().leave((object, space), client, &mut granted);
         }
         self.wake(granted);
     }
@@ -169,12 +168,12 @@ impl Target {
         request: LockRequest,
         responder: &Responder,
     ) -> Result<LockReply> {
-        let ctx = self.mapped_shard(request.pool).await?;
+        let ctx = self.pools.mapped(request.pool).await?;
         self.know_map_of(&ctx, header).await?;
         self.asked_cont(&ctx, request.cont).await?;
         self.check_is_home(&ctx, header.map_version, &request)?;
         let LockRequest { pool, cont, unit, kind, owner, op } = request.clone();
-        let key = ((pool, cont, unit) as Handle, kind.space());
+        let key = ((pool, cont, unit), kind.space());
         let wish = |range, mode, pid| Wish { kind, owner, pid, client, range, mode };
         let locks = &self.locks;
         let mut granted = Vec::new();

@@ -12,17 +12,19 @@
 //!
 //! Invariant: between calls nobody waits who could have what it waits for.
 
-use crate::opens::Handle;
 use std::collections::VecDeque;
 use types::map::{HashMap, HashSet};
-use types::{ClientId, Code, Error, Result};
+use types::{ClientId, Code, ContId, Error, PoolId, Result, Unit};
 use wire::lock::{HeldRanges, LockHolder, LockKind, LockMode, LockOwner, LockRange};
 
 /// Ranges a client may hold and await, bounding its share of the memory.
 pub const LOCKS_PER_CLIENT_MAX: u32 = 16_384;
 
+/// An object, named over pools and containers: whoever waits in one pool may hold something in another.
+pub type Object = (PoolId, ContId, Unit);
+
 /// An object and a space of lock kinds.
-pub type Key = (Handle, u8);
+pub type Key = (Object, u8);
 
 /// Names a wait: the client and its own number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -101,7 +103,7 @@ pub struct LockTable {
     /// Where each wait is, and for whom.
     waits: HashMap<Ticket, (Key, LockOwner)>,
     /// Objects each owner holds something of.
-    holds: HashMap<(LockOwner, u8), HashSet<Handle>>,
+    holds: HashMap<(LockOwner, u8), HashSet<Object>>,
     /// Ranges held and awaited through each client.
     counts: HashMap<ClientId, u32>,
     /// Clients that have been among the others of a lock.
