@@ -10,14 +10,14 @@
 use crate::opens::Handle;
 use crate::target::{Target, TargetPool};
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use types::{ClientId, ContId, PoolId, Unit};
 
-/// Units that clients have left under maps that are not here yet; who says more is not heard. Bounds what a client costs.
+/// Units that a client has left under maps that are not here yet; what it says beyond is not heard. Bounds what a client costs.
 const AHEAD_COUNT_MAX: usize = 65_536;
 
 struct Ahead {
-    client: ClientId,
     map_version: u32,
     handle: Handle,
 }
@@ -25,15 +25,39 @@ struct Ahead {
 /// What clients have left under newer maps of a pool than this target has.
 #[derive(Default)]
 pub(crate) struct Left {
-    ahead: RefCell<Vec<Ahead>>,
+    /// Ordered, so that simulated runs repeat.
+    ahead: RefCell<BTreeMap<ClientId, Vec<Ahead>>>,
 }
 
 impl Left {
-    /// What may be forgotten under this version of the map, in the order in which it came.
-    fn take(&self, map_version: u32) -> Vec<(ClientId, Handle)> {
+    /// A client has left something by a map of this version.
+    pub fn note(
+        &self,
+        client: ClientId,
+        map_version: u32,
+        handles: impl IntoIterator<Item = Handle>,
+    ) {
         let mut ahead = self.ahead.borrow_mut();
-        let due = ahead.extract_if(.., |one| one.map_version <= map_version);
-        due.map(|one| (one.client, one.handle)).collect()
+        let ahead = ahead.entry(client).or_default();
+        let room = AHEAD_COUNT_MAX.saturating_sub(ahead.len());
+        let handles = handles.into_iter().take(room);
+        ahead.extend(handles.map(|handle| Ahead { map_version, handle }));
+    }
+
+    /// What may be forgotten under this version of the map; of each client in the order in which it came.
+    pub fn take(&self, map_version: u32) -> Vec<(ClientId, Handle)> {
+        let mut due = Vec::new();
+        self.ahead.borrow_mut().retain(|client, ahead| {
+            let taken = ahead.extract_if(.., |one| one.map_version <= map_version);
+            due.extend(taken.map(|one| (*client, one.handle)));
+            !ahead.is_empty()
+        });
+        due
+    }
+
+    /// A client is given up, and so is all that it held.
+    pub fn forget_client(&self, client: ClientId) {
+        self.ahead.borrow_mut().remove(&client);
     }
 }
 
@@ -47,14 +71,7 @@ impl Target {
         units: Vec<(ContId, Unit)>,
     ) {
         let Some(ctx) = self.pools.served(pool) else { return };
-        let mut ahead = ctx.left.ahead.borrow_mut();
-        let room = AHEAD_COUNT_MAX.saturating_sub(ahead.len());
-        ahead.extend(units.into_iter().take(room).map(|(cont, unit)| Ahead {
-            client,
-            map_version,
-            handle: (cont, unit),
-        }));
-        drop(ahead);
+        ctx.left.note(client, map_version, units);
         self.forget_left(&ctx);
     }
 
@@ -74,17 +91,34 @@ impl Target {
 mod tests {
     use super::*;
 
+    fn handle(lo: u64) -> Handle {
+        (ContId(1), types::Oid { hi: 1, lo }.first_unit())
+    }
+
     #[test]
     fn what_is_left_waits_for_its_map() {
         let left = Left::default();
-        let handle = |lo| (ContId(1), types::Oid { hi: 1, lo }.first_unit());
         for (map_version, lo) in [(3, 1), (2, 2), (3, 3)] {
-            let one = Ahead { client: ClientId(lo), map_version, handle: handle(lo) };
-            left.ahead.borrow_mut().push(one);
+            left.note(ClientId(lo), map_version, [handle(lo)]);
         }
         assert_eq!(left.take(1), vec![]);
         assert_eq!(left.take(2), vec![(ClientId(2), handle(2))]);
         assert_eq!(left.take(4), vec![(ClientId(1), handle(1)), (ClientId(3), handle(3))]);
         assert_eq!(left.take(4), vec![]);
+    }
+
+    /// Clients shared one bound, and what they had left stayed when they had gone: one that left as much as it could under a map that was
+    /// long in coming had the others not heard, and so what they had unlocked elsewhere was locked here for ever.
+    #[test]
+    fn who_leaves_much_has_itself_not_heard_and_nobody_else() {
+        let left = Left::default();
+        let [much, other] = [1, 2].map(ClientId);
+        left.note(much, 3, (0..AHEAD_COUNT_MAX as u64).map(handle));
+        left.note(much, 3, [handle(0)]);
+        left.note(other, 3, [handle(1)]);
+        assert_eq!(left.ahead.borrow()[&much].len(), AHEAD_COUNT_MAX);
+        left.forget_client(much);
+        assert_eq!(left.take(3), vec![(other, handle(1))]);
+        assert!(left.ahead.borrow().is_empty());
     }
 }

@@ -91,13 +91,15 @@ impl Pools {
         self.served(pool).filter(|ctx| ctx.handles.close(client, handle))
     }
 
-    /// Closes all that a client has open. What of parts that are served nobody holds open any more.
-    pub fn close_client(&self, client: ClientId) -> Vec<(Rc<TargetPool>, Handle)> {
+    /// Gives a client up: closes all that it has open, and what it has left stays with that. What of parts that are served nobody holds open
+    /// any more.
+    pub fn give_up(&self, client: ClientId) -> Vec<(Rc<TargetPool>, Handle)> {
         for replaced in self.replaced.borrow().values() {
             replaced.handles.close_client(client);
         }
         let mut closed = Vec::new();
         for (_, ctx) in self.all() {
+            ctx.left.forget_client(client);
             let handles = ctx.handles.close_client(client);
             closed.extend(handles.into_iter().map(|handle| (ctx.clone(), handle)));
         }
@@ -260,7 +262,7 @@ mod tests {
             let refused = pools.refuse(POOL, Error::bare(Code::Unreach)).unwrap();
             assert!(Rc::ptr_eq(&refused, &first) && !pools.serves(&first));
             assert!(pools.close(closes, POOL, handle(2)).is_none());
-            assert!(pools.close_client(goes).is_empty());
+            assert!(pools.give_up(goes).is_empty());
             refused.shard.close().await.unwrap();
 
             let (incarnation, handles) = pools.replaced(POOL).unwrap();
@@ -273,8 +275,11 @@ mod tests {
                 [1, 2, 3].map(|lo| again.handles.is_open(&handle(lo))),
                 [true, false, false]
             );
-            let closed = pools.close(stays, POOL, handle(1)).unwrap();
-            assert!(Rc::ptr_eq(&closed, &again) && pools.replaced(POOL).is_none());
+            assert!(pools.replaced(POOL).is_none());
+            again.left.note(stays, 2, [handle(1)]);
+            let closed = pools.give_up(stays);
+            assert!(Rc::ptr_eq(&closed[0].0, &again) && closed[0].1 == handle(1));
+            assert_eq!(again.left.take(2), vec![], "there is nothing to forget any more");
         });
         world.clear();
     }

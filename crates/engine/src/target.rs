@@ -263,7 +263,7 @@ impl Target {
         }
         self.seats.give_up(client);
         self.locks.drop_client(client);
-        let closed = self.pools.close_client(client);
+        let closed = self.pools.give_up(client);
         // One that has not registered all it held before a restart may yet come back.
         if has_ended || !self.awaits(client) {
             self.await_no_more(client);
