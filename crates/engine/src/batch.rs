@@ -11,12 +11,11 @@ use crate::figures::Begun;
 use crate::follow::as_order_origin;
 use crate::give_way::Turn;
 use crate::group::Group;
-use crate::jobs::{Answered, wait};
+use crate::jobs::{Answered, Waited, wait};
 use crate::links::Plan;
 use crate::session::Session;
 use crate::streams::{Bulk, Sent};
 use crate::target::{Target, TargetPool};
-use std::cell::Cell;
 use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
@@ -46,7 +45,7 @@ pub(crate) struct Ask {
     /// For its figures.
     pub begun: Begun,
     /// Time in which it could not go on because of others.
-    pub waited: Cell<Duration>,
+    pub waited: Waited,
     pub held: HeldBatch,
     pub summary: Summary,
 }
@@ -98,7 +97,7 @@ impl Target {
         summary.units.iter().for_each(|named| ctx.last_asked.note(cont, named.unit, now_ns));
         let deadline = now + patience(&header);
         let begun = Begun::new(summary.kind, now, bulk.remaining() as u64);
-        let (caller, waited) = (caller.clone(), Cell::default());
+        let (caller, waited) = (caller.clone(), Waited::default());
         let ask = Ask { caller, header, ctx, responder, deadline, begun, waited, held, summary };
         match Append::of(ask.held.batch(), &ask.summary) {
             Ok(None) => {}
@@ -272,11 +271,11 @@ impl Target {
     /// Answers and counts.
     pub(crate) async fn finish_batch(self: &Rc<Self>, ask: Ask, outcome: Outcome) {
         let (ctx, begun, caller) = (ask.ctx.clone(), ask.begun, ask.caller.clone());
-        let waited = Cell::new(ask.waited.get());
+        let waited = ask.waited.clone();
         let out_bytes = self.answer_batch(ask, outcome, &waited).await;
         let at = self.env.now();
         let time = ctx.ops.count(begun, at, out_bytes);
-        let (waited, in_bytes) = (waited.get(), begun.in_bytes());
+        let (waited, in_bytes) = (waited.time(), begun.in_bytes());
         caller.count(&Answered { at, time, waited, in_bytes, out_bytes });
     }
 
@@ -287,7 +286,7 @@ impl Target {
         self: &Rc<Self>,
         ask: Ask,
         outcome: Outcome,
-        waited: &Cell<Duration>,
+        waited: &Waited,
     ) -> Option<u64> {
         let Ask { caller, header, ctx, mut responder, deadline, held, summary, .. } = ask;
         let writes = summary.writes;

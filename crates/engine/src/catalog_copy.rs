@@ -35,13 +35,22 @@ pub(crate) struct Copy {
     /// What it is of; 0: not known.
     generation: Cell<u64>,
     /// The engine started with it alone.
-    pub is_alone: Cell<bool>,
+    is_alone: Cell<bool>,
     /// Where it is counted how often object numbers were given out without the catalog; `None` in
     /// simulations.
     count_path: Option<PathBuf>,
 }
 
 impl Copy {
+    /// The engine starts with it alone.
+    pub fn be_alone(&self) {
+        self.is_alone.set(true);
+    }
+
+    pub fn is_alone(&self) -> bool {
+        self.is_alone.get()
+    }
+
     /// Opens the one in the engine's directory; without one that can be read it is empty.
     pub fn open(env: &Env, config: &EngineConfig) -> Result<Copy> {
         let is_real = env.sim_node().is_none();
@@ -210,7 +219,7 @@ impl ControlHost {
         let service = self.copy.service.clone();
         if let ControlRequest::AllocOids { pool, cont, count } = request {
             let is_known = *count > 0 && service.has_cont(*pool, *cont).await == Ok(true);
-            let numbers = is_known.then(|| self.copy.numbers(self.rank.get().0, *count))?;
+            let numbers = is_known.then(|| self.copy.numbers(self.rank().0, *count))?;
             if let Err(error) = &numbers {
                 tracing::warn!("object numbers without the catalog: {error}");
             }

@@ -12,10 +12,11 @@ use crate::office::{Role, Seat};
 use crate::owners::Owners;
 use crate::peers::Peers;
 use crate::process::{Inbox, Order};
+use crate::standing::Standing;
 use control::{
     Candidate, Catalog, CatalogImage, ElectionNews, EmbeddedCatalog, Service, SessionId, Targets,
 };
-use env::{Env, Signal};
+use env::Env;
 use futures_channel::mpsc::UnboundedReceiver;
 use futures_channel::oneshot;
 use futures_util::future::{FutureExt, LocalBoxFuture};
@@ -55,17 +56,7 @@ const TELL_PAUSE_MAX: Duration = Duration::from_secs(3);
 /// The control side of one engine.
 pub(crate) struct ControlHost {
     pub(crate) env: Env,
-    pub(crate) role: RefCell<Role>,
-    /// Told by [`ControlHost::set_role`].
-    pub(crate) role_changed: Signal,
-    /// Its part in the election, where there is one.
-    pub(crate) candidate: RefCell<Option<Candidate>>,
-    /// It has given the control service up, because it hears too few, and nobody is known to have taken it since.
-    pub(crate) has_given_up: Cell<bool>,
-    /// Who holds it elsewhere, and since when that one has been asked and has not answered.
-    pub(crate) asking: Cell<Option<(Rank, Duration)>>,
-    /// Why the catalog cannot be looked at, if it is so.
-    pub(crate) away: RefCell<Option<Error>>,
+    pub(crate) standing: Standing,
     /// What is gone on with while the catalog is away.
     pub(crate) copy: Copy,
     /// The newest maps of its targets.
@@ -73,14 +64,14 @@ pub(crate) struct ControlHost {
     /// The system that the engine is in.
     pub(crate) home: Home,
     /// The targets can be given orders.
-    pub(crate) is_introduced: Cell<bool>,
+    is_introduced: Cell<bool>,
     pub(crate) peers: Peers,
     /// What this engine has noticed.
     pub(crate) events: Rc<Book>,
     join: JoinInfo,
     /// How many targets it has: more may come while it runs.
     target_count: Cell<u32>,
-    pub(crate) rank: Cell<Rank>,
+    rank: Cell<Rank>,
     targets: RefCell<Vec<TargetId>>,
     inboxes: RefCell<Vec<(TargetId, Inbox)>>,
     /// Those of its targets that cannot be served, and why.
@@ -90,7 +81,7 @@ pub(crate) struct ControlHost {
     /// Whom orders to targets go to.
     owners: Owners,
     /// Which start of each engine was heard of last.
-    pub(crate) running: RefCell<HashMap<Rank, u64>>,
+    running: RefCell<HashMap<Rank, u64>>,
     /// How often each engine has joined.
     joins: RefCell<HashMap<Rank, u64>>,
     next_session: Cell<u64>,
@@ -137,17 +128,13 @@ impl ControlHost {
         };
         let target_count = config.targets.len() as u32;
         let incarnation = env.random_u64();
+        let (candidate, news) = election.unzip();
         let host = Rc::new(ControlHost {
             peers: Peers::new(env.clone(), info.host.clone(), token),
             events,
             incarnation,
             env: env.clone(),
-            role: RefCell::new(role),
-            role_changed: Signal::default(),
-            candidate: RefCell::new(None),
-            has_given_up: Cell::new(false),
-            asking: Cell::new(None),
-            away: RefCell::new(None),
+            standing: Standing::begin(role, candidate),
             copy: Copy::open(env, config)?,
             kept_maps: KeptMaps::open(env, config).await?,
             home,
@@ -178,17 +165,31 @@ impl ControlHost {
             rebuild_after: config.rebuild_after(),
             stop: RefCell::default(),
         });
-        if let Some((candidate, news)) = election {
-            host.candidate.replace(Some(candidate));
+        if let Some(news) = news {
             env.spawn(host.clone().follow_election(news));
         }
         host.join_or_start_alone().await?;
         Ok(host)
     }
 
+    /// The targets can be given orders.
+    pub(crate) fn is_introduced(&self) -> bool {
+        self.is_introduced.get()
+    }
+
+    /// This engine's rank; 0 before it has joined.
+    pub(crate) fn rank(&self) -> Rank {
+        self.rank.get()
+    }
+
+    /// An engine has said which start of it this is.
+    pub(crate) fn note_start(&self, rank: Rank, start: u64) {
+        self.running.borrow_mut().insert(rank, start);
+    }
+
     /// This engine's rank and targets, in the order of its configuration.
     pub fn membership(&self) -> (Rank, Vec<TargetId>) {
-        (self.rank.get(), self.targets.borrow().clone())
+        (self.rank(), self.targets.borrow().clone())
     }
 
     /// Ends when somebody asks the engine to stop: with true when all engines do.
@@ -230,7 +231,7 @@ impl ControlHost {
     ///
     /// Errors: `Busy` while the engine's targets are not announced yet, those of the control service; then it has as many as before.
     pub async fn grow(self: &Rc<Self>, target_count: u32) -> Result<Vec<TargetId>> {
-        if !self.is_introduced.get() {
+        if !self.is_introduced() {
             let text = "the engine has not told the system of its targets yet; try again";
             return Err(Error::new(Code::Busy, text));
         }
@@ -369,7 +370,7 @@ impl ControlHost {
                 );
                 self.rank.set(rank);
                 self.targets.replace(targets);
-                self.copy.is_alone.set(true);
+                self.copy.be_alone();
                 Ok(())
             }
             (outcome, _) => outcome,
@@ -378,7 +379,7 @@ impl ControlHost {
 
     /// Has the targets of an engine that started without the catalog serve what they hold.
     async fn introduce_alone(self: &Rc<Self>) {
-        if !self.copy.is_alone.get() {
+        if !self.copy.is_alone() {
             return;
         }
         let service = self.copy.service.clone();
@@ -490,7 +491,7 @@ impl ControlHost {
         }
         let reply = service.handle(session, request, &orders).await?;
         if let ControlReply::Joined { rank, .. } = reply {
-            self.running.borrow_mut().insert(rank, start.unwrap_or_default());
+            self.note_start(rank, start.unwrap_or_default());
             // After the answer: the engine's targets may not serve before it.
             self.note_liveness(rank, true);
             self.env.spawn(self.clone().tell_pools(rank, orders));
@@ -615,7 +616,7 @@ impl Orders {
         }
         let now = self.host.env.now();
         let engine = self.host.owners.find(&self.service, target, now).await?;
-        if engine.rank == self.host.rank.get() {
+        if engine.rank == self.host.rank() {
             return Err(Error::new(Code::Unreach, format!("target {target} has not started yet")));
         }
         let is_map = matches!(op, AdminOp::SetMap(_) | AdminOp::ChangeMap(_));
@@ -643,10 +644,10 @@ impl Targets for Orders {
     }
 
     fn here(&self) -> Option<Rank> {
-        Some(self.host.rank.get())
+        Some(self.host.rank())
     }
 
     fn reachable(&self, rank: Rank) -> bool {
-        rank == self.host.rank.get() || !self.host.silent.borrow().contains(&rank)
+        rank == self.host.rank() || !self.host.silent.borrow().contains(&rank)
     }
 }

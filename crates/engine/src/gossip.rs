@@ -138,7 +138,7 @@ impl ControlHost {
                 self.kept_maps.keep(&newer).await?;
             }
             // Targets that have not been told yet have none.
-            if self.is_introduced.get() && !known.is_empty() {
+            if self.is_introduced() && !known.is_empty() {
                 let pools: Vec<PoolId> = versions.iter().map(|(pool, _)| *pool).collect();
                 self.kept_maps.retain(&pools).await?;
             }

@@ -215,8 +215,19 @@ impl Target {
     }
 }
 
+/// How long a request has waited for others.
+#[derive(Clone, Default)]
+pub(crate) struct Waited(Cell<Duration>);
+
+impl Waited {
+    /// In all, so far.
+    pub fn time(&self) -> Duration {
+        self.0.get()
+    }
+}
+
 /// Runs what may have to wait for others, and adds the time it waited. What goes on at once costs no look at the clock.
-pub(crate) async fn wait<W: Future>(env: &Env, waited: &Cell<Duration>, work: W) -> W::Output {
+pub(crate) async fn wait<W: Future>(env: &Env, waited: &Waited, work: W) -> W::Output {
     let mut work = pin!(work);
     let mut since = None;
     let output = std::future::poll_fn(|cx| {
@@ -228,7 +239,7 @@ pub(crate) async fn wait<W: Future>(env: &Env, waited: &Cell<Duration>, work: W)
     })
     .await;
     if let Some(since) = since {
-        waited.set(waited.get() + env.now().saturating_sub(since));
+        waited.0.set(waited.0.get() + env.now().saturating_sub(since));
     }
     output
 }
@@ -292,12 +303,12 @@ mod tests {
     #[test]
     fn only_what_cannot_go_on_waits() {
         let env = Env::real().unwrap();
-        let waited = Cell::new(Duration::ZERO);
+        let waited = Waited::default();
         env.block_on(async {
             assert_eq!(wait(&env, &waited, async { 7 }).await, 7);
-            assert_eq!(waited.get(), Duration::ZERO);
+            assert_eq!(waited.time(), Duration::ZERO);
             wait(&env, &waited, env.sleep(Duration::from_millis(2))).await;
         });
-        assert!(waited.get() >= Duration::from_millis(2));
+        assert!(waited.time() >= Duration::from_millis(2));
     }
 }

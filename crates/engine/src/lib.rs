@@ -75,6 +75,7 @@ mod scrub;
 mod seats;
 mod session;
 mod spread;
+mod standing;
 mod stopped;
 mod streams;
 mod summed_line;

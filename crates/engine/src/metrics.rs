@@ -38,9 +38,9 @@ impl ControlHost {
     fn figures(&self) -> EngineFigures {
         let state = self.state();
         EngineFigures {
-            rank: self.rank.get().0,
+            rank: self.rank().0,
             holds_control_service: matches!(self.role(), Role::Holder(_)),
-            is_etcd_away: self.away.borrow().is_some(),
+            is_etcd_away: self.standing.away().is_some(),
             message_bytes: state.message_bytes,
             message_bytes_max: state.message_bytes_max,
             events: self.events.counts(),

@@ -95,26 +95,17 @@ fn not_known(error: &Error) -> Error {
 
 impl ControlHost {
     pub(crate) fn role(&self) -> Role {
-        self.role.borrow().clone()
-    }
-
-    /// All changes go through here: who waits for another one is told.
-    fn set_role(&self, role: Role) {
-        self.role.replace(role);
-        self.role_changed.notify();
+        self.standing.role()
     }
 
     /// How often the catalog was asked from here; `None` while the control service is elsewhere.
     pub(crate) fn catalog_call_count(&self) -> Option<u64> {
-        match &*self.role.borrow() {
-            Role::Holder(service) => Some(service.catalog_call_count()),
-            Role::Member(_) | Role::Follower(_) => None,
-        }
+        self.standing.held().map(|service| service.catalog_call_count())
     }
 
     /// True while this is the service that the engine holds.
     pub(crate) fn holds(&self, service: &Rc<Service>) -> bool {
-        matches!(&*self.role.borrow(), Role::Holder(held) if Rc::ptr_eq(held, service))
+        self.standing.held().is_some_and(|held| Rc::ptr_eq(&held, service))
     }
 
     /// Takes the control service over when this engine is elected, and lets go of it when another is.
@@ -144,7 +135,7 @@ impl ControlHost {
                             self.leave().await;
                         }
                         self.note_away(error);
-                        self.set_role(Role::Follower(None));
+                        self.standing.set_role(Role::Follower(None));
                         continue;
                     }
                     tracing::info!("this engine holds the control service now");
@@ -153,13 +144,13 @@ impl ControlHost {
                     self.note_back();
                     let what = "this engine holds the control service now";
                     self.events.note(Happened::new(EventCode::ServiceTaken, what));
-                    self.set_role(Role::Holder(service.clone()));
-                    if self.is_introduced.get() {
+                    self.standing.set_role(Role::Holder(service.clone()));
+                    if self.is_introduced() {
                         self.env.spawn(self.clone().hold_office(service));
                     }
                 }
                 ElectionNews::Lost => {
-                    let what = match self.has_given_up.get() {
+                    let what = match self.standing.has_given_up() {
                         true => {
                             "this engine has given the control service up for others to take it"
                         }
@@ -167,19 +158,19 @@ impl ControlHost {
                     };
                     tracing::warn!("{what}");
                     self.events.note(Happened::new(EventCode::ServiceLost, what));
-                    self.set_role(Role::Follower(None));
+                    self.standing.set_role(Role::Follower(None));
                 }
                 ElectionNews::Follow(leader) => {
                     let at = leader.as_ref().map_or("an unknown address", |leader| &leader.tcp);
                     tracing::info!("the engine at {at} holds the control service");
-                    self.has_given_up.set(false);
+                    self.standing.forget_giving_up();
                     self.note_back();
-                    self.set_role(Role::Follower(leader));
+                    self.standing.set_role(Role::Follower(leader));
                 }
                 ElectionNews::Away(error) => {
                     tracing::warn!("catalog: {error}");
                     // Others may not have been able to take what was given up.
-                    self.has_given_up.set(false);
+                    self.standing.forget_giving_up();
                     self.note_away(error);
                 }
             }
@@ -189,13 +180,13 @@ impl ControlHost {
     /// The catalog cannot be looked at.
     fn note_away(&self, error: Error) {
         let what = format!("catalog: {error}");
-        if self.away.replace(Some(error)).is_none() {
+        if self.standing.note_away(error) {
             self.events.note(Happened::new(EventCode::CatalogAway, what));
         }
     }
 
     fn note_back(&self) {
-        if self.away.take().is_some() {
+        if self.standing.note_back() {
             let what = "the catalog can be reached again";
             self.events.note(Happened::new(EventCode::CatalogBack, what));
         }
@@ -203,20 +194,16 @@ impl ControlHost {
 
     /// Gives the control service up for others to take it; false where it cannot be elsewhere.
     pub(crate) fn give_up(&self, service: &Service) -> bool {
-        let candidate = self.candidate.borrow();
-        let Some(candidate) = candidate.as_ref() else { return false };
-        self.has_given_up.set(true);
-        candidate.give_up(service.term(), GIVEN_UP_TIME);
-        true
+        self.standing.give_up(service.term(), GIVEN_UP_TIME)
     }
 
     /// Gives the control service back, so that another engine can take it over at once.
     pub(crate) async fn leave(&self) {
-        let Some(mut candidate) = self.candidate.take() else { return };
+        let Some(mut candidate) = self.standing.withdraw() else { return };
         if self.env.timeout(LEAVE_TIME_MAX, candidate.leave()).await.is_none() {
             tracing::warn!("catalog: etcd does not answer; others wait for the lease to end");
         }
-        self.set_role(Role::Follower(None));
+        self.standing.set_role(Role::Follower(None));
     }
 
     /// Asks whoever holds the control service. One try.
@@ -230,13 +217,12 @@ impl ControlHost {
             }
             Role::Member(addresses) => self.dial_any(&addresses).await?,
             Role::Follower(Some(leader)) => {
-                let asking = self.asking.get().filter(|(rank, _)| *rank == leader.rank);
-                self.asking.set(asking.or(Some((leader.rank, self.env.now()))));
+                self.standing.ask(leader.rank, self.env.now());
                 let conn = self.peers.connect(&leader, WireService::Leader).await?;
-                self.asking.take();
+                self.standing.answered();
                 conn
             }
-            Role::Follower(None) => return Err(self.away.borrow().clone().unwrap_or_else(nobody)),
+            Role::Follower(None) => return Err(self.standing.away().unwrap_or_else(nobody)),
         };
         let body = wire::encode(request);
         let answer = self.peers.call(&conn, Kind::Control, &body, &[]).await?;
@@ -352,7 +338,7 @@ impl ControlHost {
 
     /// What was not answered may be in a moment; not while nobody can be elected.
     fn unless_away(&self, error: Error) -> Step {
-        match self.away.borrow().clone() {
+        match self.standing.away() {
             Some(away) => Step::Failed(away),
             None => Step::Again(error),
         }
@@ -419,9 +405,8 @@ impl ControlHost {
 
     /// Ends when another engine than this is known to hold the control service.
     async fn is_replaced(&self, leader: &EngineInfo) {
-        let is_held =
-            || matches!(&*self.role.borrow(), Role::Follower(Some(held)) if held == leader);
-        self.role_changed.until(|| !is_held()).await;
+        let is_held = |role: &Role| matches!(role, Role::Follower(Some(held)) if held == leader);
+        self.standing.until_not(is_held).await;
     }
 }
 

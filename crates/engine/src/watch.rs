@@ -148,7 +148,7 @@ impl ControlHost {
             for (engine, _, state, since) in &members {
                 watch.see(engine.rank, *state, *since);
             }
-            let others = members.iter().filter(|(engine, ..)| engine.rank != self.rank.get());
+            let others = members.iter().filter(|(engine, ..)| engine.rank != self.rank());
             let looks = others.map(|(engine, _, state, _)| {
                 let was_silent = watch.silent.contains_key(&engine.rank);
                 self.look_at(engine, *state, was_silent)
@@ -161,7 +161,7 @@ impl ControlHost {
                 up += usize::from(counts(state));
                 match answers {
                     Some(start) => {
-                        self.running.borrow_mut().insert(rank, start);
+                        self.note_start(rank, start);
                         watch.silent.remove(&rank);
                         watch.gone.remove(&rank);
                         self.welcome(service, &mut watch, rank, state);
@@ -179,7 +179,7 @@ impl ControlHost {
                 let silent = silent.len() - self.heard_of(&silent).await;
                 if !are_too_many(silent, up) {
                     self.note_hearing(&mut watch);
-                } else if !self.has_given_up.get() {
+                } else if !self.standing.has_given_up() {
                     if self.note_deaf(service, &mut watch, up - silent, up) {
                         return;
                     }
@@ -240,7 +240,7 @@ impl ControlHost {
     /// The engine that held the control service before this one, and since when it has given this one no answer, if that is
     /// as long as a look.
     fn unheard_holder(&self) -> Option<(Rank, Duration)> {
-        let (rank, since) = self.asking.take()?;
+        let (rank, since) = self.standing.answered()?;
         (self.env.now().saturating_sub(since) >= self.look_time()).then_some((rank, since))
     }
 
@@ -273,7 +273,7 @@ impl ControlHost {
 
     /// It hears enough of the others.
     fn note_hearing(&self, watch: &mut Watch) {
-        self.has_given_up.set(false);
+        self.standing.forget_giving_up();
         if std::mem::take(&mut watch.is_deaf) {
             let what = "enough of the other engines are heard again";
             self.events.note(Happened::new(EventCode::ServiceHears, what));

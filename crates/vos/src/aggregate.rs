@@ -116,7 +116,7 @@ pub(crate) async fn run(shard: Weak<PoolShard>) {
             tracing::warn!(pool = %shard.pool, %error, "joining of small extents stopped");
         }
         if outcome.is_err() || shard.is_closed() || shard.state.borrow().fragments.is_empty() {
-            shard.aggregating.set(false);
+            shard.aggregating.end();
             return;
         }
     }
@@ -134,10 +134,10 @@ pub(crate) async fn pass(shard: &Rc<PoolShard>, age: u64, gently: bool) -> Resul
         let Some(name) = next else { break };
         extents += join_array(shard, &name, gently).await?;
     }
-    let mut stat = shard.aggregation.get();
-    stat.passes += 1;
-    stat.extents = extents;
-    shard.aggregation.set(stat);
+    shard.figures.count(|stat| {
+        stat.passes += 1;
+        stat.extents = extents;
+    });
     Ok(())
 }
 
@@ -158,12 +158,12 @@ async fn join_array(shard: &Rc<PoolShard>, name: &ArrayName, gently: bool) -> Re
         let again = groups.iter().any(|group| group.in_place.is_some());
         for group in &groups {
             let began = shard.core.env.now();
-            let busy_before = shard.core.activity.get();
+            let busy_before = shard.core.activity.count();
             match group.in_place {
                 Some(at) => replace(shard, name, group, at, None).await?,
                 None => copy(shard, name, group).await?,
             }
-            if gently && shard.core.activity.get() != busy_before {
+            if gently && shard.core.activity.count() != busy_before {
                 let took = shard.core.env.now().saturating_sub(began);
                 // timer: requests have the rest of the time.
                 shard.core.env.sleep(took * REST_FACTOR).await;
@@ -281,10 +281,10 @@ async fn replace(
         });
         Ok((lsn, ()))
     })?;
-    let mut stat = shard.aggregation.get();
-    stat.joined += group.members.len() as u64;
-    stat.made += 1;
-    stat.moved_bytes += moved;
-    shard.aggregation.set(stat);
+    shard.figures.count(|stat| {
+        stat.joined += group.members.len() as u64;
+        stat.made += 1;
+        stat.moved_bytes += moved;
+    });
     Ok(())
 }

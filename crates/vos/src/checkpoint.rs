@@ -91,11 +91,10 @@ pub(crate) async fn checkpoint(shard: &Rc<PoolShard>) -> Result<()> {
     wal.ready_to_rotate().await?;
     let mut work = begin(shard, wal);
     let written = write(shard, wal, pages, &mut work).await;
-    shard.room.checkpoint_bytes.set(0);
+    shard.room.note_checkpoint(0);
     match written {
         Ok(table_runs) => {
-            shard.room.table_bytes.set(table_runs.iter().map(|run| run.bytes).sum());
-            work.freed.extend(shard.table_runs.replace(table_runs));
+            work.freed.extend(shard.replace_table(table_runs));
             pages.free(&work.freed);
             shard.loans_durable(work.loans).await;
             shard.count_checkpoint(began);
@@ -115,7 +114,7 @@ pub(crate) async fn checkpoint(shard: &Rc<PoolShard>) -> Result<()> {
 fn begin(shard: &PoolShard, wal: &Rc<Wal>) -> Work {
     wal.rotate();
     let mut state = shard.state.borrow_mut();
-    shard.room.checkpoint_bytes.set(state.index.ledger.image_bytes_max());
+    shard.room.note_checkpoint(state.index.ledger.image_bytes_max());
     // A record of its own, so that the new segment comes to be.
     let epoch = state.last_epoch;
     let applied = wal.append(|out| encode_into(&RecordDf::LastEpoch { epoch }, out));

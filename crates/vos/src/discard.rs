@@ -31,7 +31,7 @@ pub(crate) async fn run(shard: Weak<PoolShard>) {
         match step(&shard).await {
             Ok(true) => {}
             Ok(false) => {
-                shard.discarding.set(false);
+                shard.discarding.end();
                 return;
             }
             Err(error) => {
@@ -58,9 +58,7 @@ async fn step(shard: &PoolShard) -> Result<bool> {
         let Some(taken) = Payload::exact(&shard.core, run) else { continue };
         match file.discard(run.at, run.bytes).await {
             Ok(()) => {
-                let mut stat = shard.aggregation.get();
-                stat.discarded_bytes += run.bytes;
-                shard.aggregation.set(stat);
+                shard.figures.count(|stat| stat.discarded_bytes += run.bytes);
             }
             Err(error) if error.code == Code::NotSupported => return Err(error),
             // A discard is a hint: an error of it says nothing about the data.

@@ -3,6 +3,7 @@
 //! To readers nothing changes, so no epoch does: the records stay what they were, in another place. That is why a member
 //! that was away cannot tell by epochs what was folded meanwhile, and gets keys with cells whole.
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 
 use types::{ContId, Epoch, Result, Unit, limits};
@@ -34,7 +35,8 @@ pub struct Foldable {
 }
 
 /// Dkeys under which something may be folded, in order.
-pub(crate) type FoldNotes = BTreeSet<(ContId, Unit, Vec<u8>)>;
+#[derive(Default)]
+pub(crate) struct FoldNotes(RefCell<BTreeSet<(ContId, Unit, Vec<u8>)>>);
 
 impl ArrayValue {
     /// Stripes that can be folded, with their versions.
@@ -114,17 +116,17 @@ impl PoolShard {
 
     /// Notes a dkey under which something may be folded.
     pub fn note_fold_of(&self, cont: ContId, unit: Unit, dkey: &[u8]) {
-        self.fold_notes.borrow_mut().insert((cont, unit, dkey.to_vec()));
+        self.fold_notes.0.borrow_mut().insert((cont, unit, dkey.to_vec()));
     }
 
     /// True when something is noted.
     pub fn has_fold_notes(&self) -> bool {
-        !self.fold_notes.borrow().is_empty()
+        !self.fold_notes.0.borrow().is_empty()
     }
 
     /// Takes all that is noted: containers, units and dkeys.
     pub fn take_fold_notes(&self) -> BTreeSet<(ContId, Unit, Vec<u8>)> {
-        self.fold_notes.take()
+        self.fold_notes.0.take()
     }
 
     /// Stripes of `cells` data cells under a dkey that can be folded: written whole, and not folded since.

@@ -33,7 +33,7 @@ impl PoolShard {
     /// Something was written or freed: some time later memory may go back.
     pub(crate) fn give_back_in_background(&self) {
         let in_memory = matches!(self.core.medium, Medium::Arena(_));
-        if in_memory && !self.is_closed() && !self.discarding.replace(true) {
+        if in_memory && !self.is_closed() && self.discarding.begin() {
             self.core.env.spawn(run(self.me.clone()));
         }
     }
@@ -57,7 +57,7 @@ pub(crate) async fn run(shard: Weak<PoolShard>) {
             continue;
         }
         // What is freed from now on is for the next task.
-        shard.discarding.set(false);
+        shard.discarding.end();
         give_back(&shard).await;
         return;
     }
@@ -72,9 +72,7 @@ async fn give_back(shard: &PoolShard) {
         let next = shard.core.space.borrow().next_free(from);
         let Some(run) = next.filter(|run| run.at < arena.touched_to()) else { break };
         let part = Run { at: run.at, bytes: run.bytes.min(STEP_BYTES_MAX) };
-        let mut stat = shard.aggregation.get();
-        stat.discarded_bytes += arena.give_back(part);
-        shard.aggregation.set(stat);
+        shard.figures.count(|stat| stat.discarded_bytes += arena.give_back(part));
         from = part.at + part.bytes;
         shard.core.env.yield_now().await;
         if shard.is_closed() {

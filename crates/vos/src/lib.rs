@@ -23,6 +23,7 @@
 mod aggregate;
 mod arena;
 mod arrival;
+mod at_work;
 mod change_df;
 mod changes;
 mod check;

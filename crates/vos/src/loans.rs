@@ -13,6 +13,7 @@
 //! - Blocks that return have their room again, and nobody gets them before a table without them is
 //!   durable: else a crash would bring back a table that has them on loan and a log that has data in them.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -44,7 +45,7 @@ struct Loan {
 
 /// What the index of a shard has on loan.
 #[derive(Debug, Default)]
-pub(crate) struct Loans {
+struct Loans {
     /// Both tiers are on one device that takes room back.
     possible: bool,
     loans: Vec<Loan>,
@@ -62,25 +63,14 @@ pub(crate) struct Named {
 }
 
 impl Loans {
-    /// Loans are made if it is `possible`; `runs` are on loan already.
-    pub(crate) fn new(possible: bool, runs: Vec<Run>) -> Loans {
+    fn new(possible: bool, runs: Vec<Run>) -> Loans {
         let bytes = runs.iter().map(|run| run.bytes).sum();
         let loans = runs.into_iter().map(|run| Loan { run, is_hole: false }).collect();
         Loans { possible, loans, bytes, ..Loans::default() }
     }
 
-    /// True when tiers lend each other room.
-    pub(crate) fn possible(&self) -> bool {
-        self.possible
-    }
-
-    /// On loan now, bytes.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
     /// Blocks on loan or on their way back: in use, and nothing of the index refers to them.
-    pub(crate) fn runs(&self) -> impl Iterator<Item = Run> + '_ {
+    fn runs(&self) -> impl Iterator<Item = Run> + '_ {
         self.loans.iter().map(|loan| loan.run).chain(self.returning.iter().copied())
     }
 
@@ -160,15 +150,40 @@ pub(crate) fn decode(raw: &[u8], space: &Space) -> Result<Vec<Run>> {
     Ok(runs)
 }
 
+/// The loans of a shard.
+pub(crate) struct Lending(RefCell<Loans>);
+
+impl Lending {
+    /// Loans are made if it is `possible`; `runs` are on loan already.
+    pub(crate) fn new(possible: bool, runs: Vec<Run>) -> Lending {
+        Lending(RefCell::new(Loans::new(possible, runs)))
+    }
+
+    /// True when tiers lend each other room.
+    pub(crate) fn are_possible(&self) -> bool {
+        self.0.borrow().possible
+    }
+
+    /// On loan now, bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.0.borrow().bytes
+    }
+
+    /// Counts blocks on loan or on their way back: in use, and nothing of the index refers to them.
+    pub(crate) fn claim(&self, space: &mut Space) -> Result<()> {
+        self.0.borrow().runs().try_for_each(|run| space.claim(run))
+    }
+}
+
 impl Core {
     /// Most memory the index may count now, bytes.
     pub(crate) fn scm_limit(&self) -> u64 {
-        self.scm_bytes + self.loans.borrow().bytes()
+        self.scm_bytes + self.loans.bytes()
     }
 
     /// Has the index borrow `bytes` at least. `NoSpace` when there is not that much.
     pub(crate) fn borrow_room(&self, bytes: u64) -> Result<()> {
-        let mut loans = self.loans.borrow_mut();
+        let mut loans = self.loans.0.borrow_mut();
         let taken = loans.take(&mut self.space.borrow_mut(), bytes);
         let found: u64 = taken.iter().map(|run| run.bytes).sum();
         if let Medium::Arena(arena) = &self.medium {
@@ -178,7 +193,7 @@ impl Core {
         if found >= bytes {
             return Ok(());
         }
-        let text = match loans.possible() {
+        let text = match loans.possible {
             true => {
                 "the pool is full on this target, index and data; remove something or extend it"
             }
@@ -191,25 +206,25 @@ impl Core {
 impl PoolShard {
     /// Bytes on loan that the index can do without.
     fn surplus_bytes(&self) -> u64 {
-        let used = self.state.borrow().index.scm_bytes + self.core.scm_reserved.get();
+        let used = self.state.borrow().index.scm_bytes + self.core.promised.bytes();
         let step = step_bytes(self.core.space.borrow().bytes());
         let spare = self.core.scm_limit().saturating_sub(used + step);
-        spare.min(self.core.loans.borrow().bytes())
+        spare.min(self.core.loans.bytes())
     }
 
     /// The index has become smaller: what it has on loan may go back.
     pub(crate) fn return_if_due(&self) {
-        if self.core.loans.borrow().bytes() == 0 || self.is_closed() {
+        if self.core.loans.bytes() == 0 || self.is_closed() {
             return;
         }
         let surplus = self.surplus_bytes();
         let step = step_bytes(self.core.space.borrow().bytes());
-        let all = surplus >= self.core.loans.borrow().bytes();
+        let all = surplus >= self.core.loans.bytes();
         if surplus < STEPS_RETURNED * step && !(all && surplus > 0) {
             return;
         }
         if let Medium::Arena(_) = self.core.medium {
-            let mut loans = self.core.loans.borrow_mut();
+            let mut loans = self.core.loans.0.borrow_mut();
             for loan in loans.surplus(surplus) {
                 loans.end(loan.run);
                 self.core.space.borrow_mut().give_back(loan.run);
@@ -217,7 +232,7 @@ impl PoolShard {
             return;
         }
         let now = self.core.env.now();
-        let refused = self.core.loans.borrow().refused;
+        let refused = self.core.loans.0.borrow().refused;
         if refused.is_none_or(|refused| now >= refused + RETRY_PAUSE) {
             self.begin_checkpoint();
         }
@@ -226,41 +241,41 @@ impl PoolShard {
     /// Before a checkpoint: what the index can do without gets its room in the data area again.
     pub(crate) async fn begin_returns(&self) {
         let Medium::File(file) = &self.core.medium else { return };
-        let surplus = self.core.loans.borrow().surplus(self.surplus_bytes());
+        let surplus = self.core.loans.0.borrow().surplus(self.surplus_bytes());
         for loan in surplus {
             let run = loan.run;
             if let Err(error) = file.allocate(run.at, run.bytes).await {
                 tracing::debug!(pool = %self.pool, %error, "room on loan cannot return yet");
-                self.core.loans.borrow_mut().refused = Some(self.core.env.now());
+                self.core.loans.0.borrow_mut().refused = Some(self.core.env.now());
                 return;
             }
             // The index may have grown meanwhile.
             if self.surplus_bytes() < run.bytes {
                 return;
             }
-            let mut loans = self.core.loans.borrow_mut();
+            let mut loans = self.core.loans.0.borrow_mut();
             loans.end(run);
             loans.returning.push(run);
             self.core.space.borrow_mut().free_in_tables(run);
         }
-        self.core.loans.borrow_mut().refused = None;
+        self.core.loans.0.borrow_mut().refused = None;
     }
 
     /// What the table of this moment is to say of loans.
     pub(crate) fn loans_named(&self) -> Named {
-        self.core.loans.borrow().named()
+        self.core.loans.0.borrow().named()
     }
 
     /// That table is durable.
     pub(crate) async fn loans_durable(self: &Rc<PoolShard>, named: Named) {
         for run in named.returning {
-            self.core.loans.borrow_mut().returning.retain(|other| *other != run);
+            self.core.loans.0.borrow_mut().returning.retain(|other| *other != run);
             self.core.space.borrow_mut().give_back(run);
         }
         let Medium::File(file) = &self.core.medium else { return };
         for run in named.loans {
             let is_new = |loan: &Loan| loan.run == run && !loan.is_hole;
-            if !self.core.loans.borrow().loans.iter().any(is_new) {
+            if !self.core.loans.0.borrow().loans.iter().any(is_new) {
                 continue;
             }
             if let Err(error) = file.discard(run.at, run.bytes).await {
@@ -268,7 +283,7 @@ impl PoolShard {
                 tracing::debug!(pool = %self.pool, %error, "room on loan stays in the data area");
                 return;
             }
-            let mut loans = self.core.loans.borrow_mut();
+            let mut loans = self.core.loans.0.borrow_mut();
             loans
                 .loans
                 .iter_mut()

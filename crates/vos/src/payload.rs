@@ -26,7 +26,8 @@ use wire::obj::UpdateValue;
 use crate::arena::Arena;
 use crate::data_cache::DataCache;
 use crate::index::cost;
-use crate::loans::Loans;
+use crate::loans::Lending;
+use crate::log::wal::Unsynced;
 use crate::segments::Segments;
 use crate::space::{BLOCK_BYTES, Run, Space};
 
@@ -55,24 +56,38 @@ pub(crate) struct Core {
     pub cache: Rc<DataCache>,
     /// What the index may count without borrowing, bytes.
     pub scm_bytes: u64,
-    pub loans: RefCell<Loans>,
-    /// Promised to payloads that are not applied yet, bytes.
-    pub scm_reserved: Cell<u64>,
+    pub loans: Lending,
+    pub promised: Promised,
     /// Smaller values go into the index and the log, bytes.
     pub inline_bytes_max: u64,
     /// Small extents are joined in the background.
     pub aggregate: bool,
-    /// Reads and updates so far: background work yields while it moves.
-    pub activity: Cell<u64>,
-    /// Something was written to the data area that the device may not hold yet. The log syncs it
-    /// before the next batch, which may name it.
-    pub unsynced: Rc<Cell<bool>>,
+    pub activity: Activity,
+    pub unsynced: Unsynced,
 }
 
-impl Core {
-    /// Counts a read or an update that somebody waits for.
-    pub(crate) fn count_activity(&self) {
-        self.activity.set(self.activity.get() + 1);
+/// Reads and updates that somebody waits for: background work yields while their count moves.
+#[derive(Default)]
+pub(crate) struct Activity(Cell<u64>);
+
+impl Activity {
+    pub(crate) fn note(&self) {
+        self.0.set(self.0.get() + 1);
+    }
+
+    /// How many so far.
+    pub(crate) fn count(&self) -> u64 {
+        self.0.get()
+    }
+}
+
+/// What of the index's memory is promised to payloads that are not applied yet.
+#[derive(Default)]
+pub(crate) struct Promised(Cell<u64>);
+
+impl Promised {
+    pub(crate) fn bytes(&self) -> u64 {
+        self.0.get()
     }
 }
 
@@ -171,12 +186,12 @@ impl Payload {
         };
         let scm = needs.scm_bytes(core.inline_bytes_max);
         if scm > 0 {
-            let promised = scm_used.saturating_add(core.scm_reserved.get()).saturating_add(scm);
+            let promised = scm_used.saturating_add(core.promised.bytes()).saturating_add(scm);
             let missing = promised.saturating_sub(core.scm_limit());
             if missing > 0 {
                 core.borrow_room(missing)?;
             }
-            core.scm_reserved.set(core.scm_reserved.get() + scm);
+            core.promised.0.set(core.promised.bytes() + scm);
             payload.scm_reserved.set(scm);
         }
         for value in &needs.values {
@@ -345,7 +360,7 @@ impl Payload {
                 }
             }
             drop(hold);
-            unsynced.set(true);
+            unsynced.note();
             let waker = {
                 let mut state = told.borrow_mut();
                 state.0 = Some(outcome);
@@ -406,8 +421,8 @@ impl Payload {
                 space.keep(run);
             }
         }
-        let reserved = &self.core.scm_reserved;
-        reserved.set(reserved.get() - self.scm_reserved.take());
+        let promised = &self.core.promised.0;
+        promised.set(promised.get() - self.scm_reserved.take());
     }
 
     /// The same; what is left are the pieces and sums.
@@ -420,8 +435,8 @@ impl Payload {
 
 impl Drop for Payload {
     fn drop(&mut self) {
-        let reserved = &self.core.scm_reserved;
-        reserved.set(reserved.get() - self.scm_reserved.get());
+        let promised = &self.core.promised.0;
+        promised.set(promised.get() - self.scm_reserved.get());
     }
 }
 

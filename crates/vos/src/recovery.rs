@@ -188,7 +188,7 @@ impl Recovery {
             _ => return Ok(BTreeSet::new()),
         };
         let Some(container) = index.conts.get(&cont) else { return Ok(BTreeSet::new()) };
-        probe.on.set(true);
+        probe.begin(0);
         let outcome = match record {
             RecordDf::Apply { changes, .. } => {
                 changes.iter().for_each(|change| touch(container, change));
@@ -213,8 +213,7 @@ impl Recovery {
             RecordDf::Decide { tx, .. } => self.touch_part(container, *tx),
             _ => Ok(()),
         };
-        probe.on.set(false);
-        let missed = std::mem::take(&mut *probe.missed.borrow_mut());
+        let (missed, _) = probe.end();
         outcome.map(|()| missed.into_iter().collect())
     }
 

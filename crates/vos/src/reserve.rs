@@ -25,6 +25,7 @@ use types::{Code, Error, Result};
 use crate::log::spares::SPARES_KEPT;
 use crate::log::wal::SEGMENT_BYTES;
 use crate::shard::PoolShard;
+use crate::space::Run;
 
 /// Room for pages kept beside what the next checkpoint may need: this share of the pool, within these
 /// bounds, bytes. It is what requests under way may make dirty, and what removing goes on with.
@@ -53,9 +54,9 @@ pub(crate) struct Room {
     /// When the last checkpoint failed.
     failed: Cell<Option<Duration>>,
     /// Length of the last table, bytes.
-    pub table_bytes: Cell<u64>,
+    table_bytes: Cell<u64>,
     /// What the checkpoint that runs may still write for pages, bytes.
-    pub checkpoint_bytes: Cell<u64>,
+    checkpoint_bytes: Cell<u64>,
 }
 
 impl Room {
@@ -67,6 +68,16 @@ impl Room {
     /// Less is kept than should be.
     pub(crate) fn is_short(&self) -> bool {
         self.short.get()
+    }
+
+    /// There is a table there from now on.
+    pub(crate) fn note_table(&self, runs: &[Run]) {
+        self.table_bytes.set(runs.iter().map(|run| run.bytes).sum());
+    }
+
+    /// A checkpoint runs that writes so much for pages at most; 0: it has ended.
+    pub(crate) fn note_checkpoint(&self, bytes: u64) {
+        self.checkpoint_bytes.set(bytes);
     }
 
     /// The checkpoint that runs has written this much for a page.
@@ -145,7 +156,7 @@ impl PoolShard {
         let is_dirty = || self.state.borrow().index.ledger.dirty_bytes > DIRTY_BYTES_MIN;
         // One checkpoint may run already, and not hold what is dirty now.
         for _ in 0..2 {
-            if lacks() && (self.checkpointing.get() || is_dirty()) && self.begin_checkpoint() {
+            if lacks() && (self.checkpointing.is_on() || is_dirty()) && self.begin_checkpoint() {
                 self.wait_for_checkpoint(&lacks).await;
             }
         }

@@ -236,13 +236,10 @@ impl PoolShard {
     ) -> Result<Vec<PageId>> {
         let Ok(container) = self.look(cont) else { return Ok(Vec::new()) };
         let probe = container.probe.clone();
-        probe.on.set(true);
-        probe.ticket.set(ticket);
-        probe.refused.set(None);
+        probe.begin(ticket);
         touch(&container);
-        probe.on.set(false);
-        if let Some(unit) = probe.refused.take() {
-            probe.missed.borrow_mut().clear();
+        let (mut missing, refused) = probe.end();
+        if let Some(unit) = refused {
             return Err(Error::new(
                 Code::Csum,
                 format!(
@@ -251,7 +248,6 @@ impl PoolShard {
                 ),
             ));
         }
-        let mut missing = std::mem::take(&mut *probe.missed.borrow_mut());
         missing.sort_unstable();
         missing.dedup();
         Ok(missing)
@@ -288,7 +284,7 @@ impl PoolShard {
                 if !bucket.page.absent {
                     return Ok(());
                 }
-                bucket.page.pin.set(self.loads.last_ticket.get());
+                bucket.page.needs.pin(self.loads.last_ticket.get());
                 bucket.id(cont)
             };
             self.load(vec![id]).await?;
@@ -320,7 +316,7 @@ impl PoolShard {
             {
                 let index = &mut self.state.borrow_mut().index;
                 match index.page_mut(&id) {
-                    Some(page) if page.absent => page.pin.set(ticket.number),
+                    Some(page) if page.absent => page.needs.pin(ticket.number),
                     _ => return Ok(()),
                 }
             }
@@ -362,7 +358,7 @@ impl PoolShard {
                 }
                 return Err(error.context(id.to_string()));
             }
-            self.loaded_pages.set(self.loaded_pages.get() + 1);
+            self.figures.count_page();
         }
         Ok(())
     }
@@ -417,7 +413,7 @@ impl PoolShard {
     /// Begins a checkpoint if the log is long or too much is dirty.
     pub(crate) fn checkpoint_if_due(&self) {
         let Some(wal) = &self.wal else { return };
-        if self.checkpointing.get() || self.is_closed() {
+        if self.checkpointing.is_on() || self.is_closed() {
             return;
         }
         let dirty = self.state.borrow().index.ledger.dirty_bytes;
@@ -434,7 +430,7 @@ impl PoolShard {
 
     /// Begins a checkpoint unless one runs; false when there will be none now.
     pub(crate) fn begin_checkpoint(&self) -> bool {
-        if self.checkpointing.get() {
+        if self.checkpointing.is_on() {
             return true;
         }
         let usable = self.wal.as_ref().is_some_and(|wal| wal.usable().is_ok());
@@ -442,13 +438,13 @@ impl PoolShard {
             return false;
         }
         let Some(me) = self.me.upgrade() else { return false };
-        self.checkpointing.set(true);
+        let _ = self.checkpointing.begin();
         self.core.env.spawn(crate::checkpoint::run_beside(me));
         true
     }
 
     pub(crate) fn checkpoint_ended(&self) {
-        self.checkpointing.set(false);
+        self.checkpointing.end();
         self.progress.notify();
     }
 
@@ -468,7 +464,7 @@ impl PoolShard {
 
     /// Waits for a checkpoint that runs, as long as `wanted`.
     pub(crate) async fn wait_for_checkpoint(&self, wanted: &dyn Fn() -> bool) {
-        self.progress.until(|| !wanted() || !self.checkpointing.get()).await;
+        self.progress.until(|| !wanted() || !self.checkpointing.is_on()).await;
     }
 
     /// Releases up to `dkeys_max` dkeys that are gone for good; true when there are more.
@@ -490,12 +486,12 @@ impl PoolShard {
             return;
         }
         let Some(me) = self.me.upgrade() else { return };
-        if self.reclaiming.replace(true) {
+        if !self.reclaiming.begin() {
             return;
         }
         self.core.env.spawn(async move {
             let outcome = me.reclaim_all().await;
-            me.reclaiming.set(false);
+            me.reclaiming.end();
             if let Err(error) = outcome {
                 tracing::warn!(pool = %me.pool, %error, "space of what was removed does not come back");
             }

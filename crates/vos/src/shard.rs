@@ -9,9 +9,10 @@ use smallvec::SmallVec;
 use types::{Code, ContId, Durability, Epoch, Error, PoolId, Result, Unit};
 use wire::HeldBatch;
 use wire::obj::{ObjectList, Op, PoolShardStat, ReadCheck, Sums, TxId, TxOutcome};
-use wire::store::AggregationStat;
 
+use crate::at_work::AtWork;
 use crate::contents::{Contents, pieces_df, sums_df};
+use crate::figures::Figures;
 use crate::fold::FoldNotes;
 use crate::index::{Effects, bucket};
 use crate::log::wal::Wal;
@@ -24,7 +25,7 @@ use crate::residency::{Cache, Loads, RECLAIM_COUNT};
 use crate::space::{Run, Space};
 use crate::summary::Summary;
 use crate::sums::SumPolicy;
-use crate::unsettled::Unsettled;
+use crate::unsettled::Settling;
 use crate::view::View;
 use crate::{Lsn, changes, check};
 
@@ -83,30 +84,27 @@ pub struct PoolShard {
     /// As `wal`.
     pub(crate) pages: Option<Rc<PageStore>>,
     /// Where the table of the last checkpoint lies.
-    pub(crate) table_runs: RefCell<Vec<Run>>,
+    table_runs: RefCell<Vec<Run>>,
     pub(crate) room: Room,
     pub(crate) cache: Rc<Cache>,
     pub(crate) loads: Loads,
-    pub(crate) loaded_pages: Cell<u64>,
     pub(crate) damaged: DamagedPages,
     closed: Cell<bool>,
     abandoned: Cell<bool>,
-    pub(crate) checkpointing: Cell<bool>,
+    pub(crate) checkpointing: AtWork,
     /// Memory became free, a checkpoint or the setting aside of room has ended, or all is given up.
     pub(crate) progress: Signal,
-    pub(crate) reclaiming: Cell<bool>,
-    /// Checkpoints completed; when the last one was, nanoseconds since 1970; how long it took, us.
-    pub(crate) checkpoints: Cell<(u64, u64, u64)>,
-    pub(crate) aggregation: Cell<AggregationStat>,
-    pub(crate) aggregating: Cell<bool>,
-    pub(crate) discarding: Cell<bool>,
+    pub(crate) reclaiming: AtWork,
+    pub(crate) figures: Figures,
+    pub(crate) aggregating: AtWork,
+    pub(crate) discarding: AtWork,
     /// A sweep runs in the background.
-    pub(crate) sweeping: Cell<bool>,
+    pub(crate) sweeping: AtWork,
     effects: RefCell<Effects>,
     /// What reads must not show yet.
-    pub(crate) unsettled: RefCell<Unsettled>,
+    pub(crate) unsettled: Settling,
     /// Where something may be folded.
-    pub(crate) fold_notes: RefCell<FoldNotes>,
+    pub(crate) fold_notes: FoldNotes,
     pub(crate) me: Weak<PoolShard>,
 }
 
@@ -139,7 +137,7 @@ impl PoolShard {
         let (wal, pages, table_runs) = match durables {
             Some(Durables { wal, pages, table_runs, keeps }) => {
                 room.keeps = keeps;
-                room.table_bytes.set(table_runs.iter().map(|run| run.bytes).sum());
+                room.note_table(&table_runs);
                 (Some(wal), Some(pages), table_runs)
             }
             None => (None, None, Vec::new()),
@@ -157,21 +155,19 @@ impl PoolShard {
             room,
             cache: cache.clone(),
             loads: Loads::default(),
-            loaded_pages: Cell::new(0),
             damaged,
             closed: Cell::new(false),
             abandoned: Cell::new(false),
-            checkpointing: Cell::new(false),
+            checkpointing: AtWork::default(),
             progress: Signal::default(),
-            reclaiming: Cell::new(false),
-            checkpoints: Cell::default(),
-            aggregation: Cell::default(),
-            aggregating: Cell::new(false),
-            discarding: Cell::new(false),
-            sweeping: Cell::new(false),
+            reclaiming: AtWork::default(),
+            figures: Figures::default(),
+            aggregating: AtWork::default(),
+            discarding: AtWork::default(),
+            sweeping: AtWork::default(),
             effects: RefCell::default(),
-            unsettled: RefCell::default(),
-            fold_notes: RefCell::default(),
+            unsettled: Settling::default(),
+            fold_notes: FoldNotes::default(),
             me: me.clone(),
         });
         if shard.pages.is_some() {
@@ -197,13 +193,13 @@ impl PoolShard {
     pub fn stat(&self) -> PoolShardStat {
         let state = self.state.borrow();
         let space = self.core.space.borrow();
-        let used = state.index.scm_bytes + self.core.scm_reserved.get();
+        let used = state.index.scm_bytes + self.core.promised.bytes();
         PoolShardStat {
             scm_bytes: self.core.scm_limit(),
             scm_free_bytes: self.core.scm_limit().saturating_sub(used),
-            nvme_bytes: space.bytes() - self.core.loans.borrow().bytes(),
+            nvme_bytes: space.bytes() - self.core.loans.bytes(),
             nvme_free_bytes: space.free_bytes(),
-            tiers_share_room: self.core.loans.borrow().possible(),
+            tiers_share_room: self.core.loans.are_possible(),
             object_count: state.index.object_count,
             dkey_count: state.index.dkey_count,
         }
@@ -222,7 +218,7 @@ impl PoolShard {
             && !self.abandoned.get()
             && let Some(me) = self.me.upgrade()
         {
-            self.checkpointing.set(true);
+            let _ = self.checkpointing.begin();
             if let Err(error) = crate::checkpoint::checkpoint(&me).await {
                 tracing::warn!(pool = %self.pool, %error, "no checkpoint at the end; the log will be replayed");
                 flushed = wal.written(wal.last()).await;
@@ -244,9 +240,15 @@ impl PoolShard {
         }
     }
 
+    /// The table of a checkpoint that is complete lies there. Where the one before lay.
+    pub(crate) fn replace_table(&self, runs: Vec<Run>) -> Vec<Run> {
+        self.room.note_table(&runs);
+        self.table_runs.replace(runs)
+    }
+
     /// Neither a checkpoint runs nor is room being set aside.
     fn is_quiet(&self) -> bool {
-        !self.checkpointing.get() && !self.room.is_growing()
+        !self.checkpointing.is_on() && !self.room.is_growing()
     }
 
     /// Ends what is under way on the devices and refuses further use; nothing is kept.
@@ -316,7 +318,7 @@ impl PoolShard {
             for change in effects.blocks.drain(..) {
                 space.follow(change, lsn);
             }
-            if space.collects_freed() && !self.closed.get() && !self.discarding.replace(true) {
+            if space.collects_freed() && !self.closed.get() && self.discarding.begin() {
                 self.core.env.spawn(crate::discard::run(self.me.clone()));
             }
             drop(space);
@@ -334,7 +336,7 @@ impl PoolShard {
         let due = self.core.aggregate
             && !self.room.is_short()
             && !self.state.borrow().fragments.is_empty();
-        if due && !self.closed.get() && !self.aggregating.replace(true) {
+        if due && !self.closed.get() && self.aggregating.begin() {
             self.core.env.spawn(crate::aggregate::run(self.me.clone()));
         }
     }
@@ -453,7 +455,7 @@ impl PoolShard {
     /// The same for operations that a summary is known of.
     pub fn stage_for(&self, batch: &Summary) -> Result<Payload> {
         self.writable()?;
-        self.core.count_activity();
+        self.core.activity.note();
         let needs = batch.needs()?;
         self.check_room(batch.takes_room)?;
         Payload::reserve(&self.core, self.state.borrow().index.scm_bytes, needs)
@@ -775,7 +777,7 @@ impl PoolShard {
         let space = self.core.space.borrow();
         let mut counted = Space::new(space.bytes());
         state.claim_space(&mut counted)?;
-        self.core.loans.borrow().runs().try_for_each(|run| counted.claim(run))?;
+        self.core.loans.claim(&mut counted)?;
         Ok(Some((space.free_bytes(), counted.free_bytes())))
     }
 
@@ -783,7 +785,7 @@ impl PoolShard {
     /// gone. One that runs already ends first. No effect for `memory`. `Closed` after the end.
     pub async fn checkpoint(&self) -> Result<()> {
         let (Some(_), Some(me)) = (&self.wal, self.me.upgrade()) else { return Ok(()) };
-        let may_begin = || self.closed.get() || !self.checkpointing.replace(true);
+        let may_begin = || self.closed.get() || self.checkpointing.begin();
         self.progress.until(may_begin).await;
         // Whoever opens it again has the log to itself.
         if self.closed.get() {

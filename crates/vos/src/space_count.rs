@@ -42,7 +42,7 @@ impl PoolShard {
     pub(crate) async fn counted_space(&self) -> Result<Space> {
         let mut space = Space::new(self.core.space.borrow().bytes());
         self.state.borrow().claim_prepared(&mut space)?;
-        self.core.loans.borrow().runs().try_for_each(|run| space.claim(run))?;
+        self.core.loans.claim(&mut space)?;
         for cont in self.conts() {
             self.count_cont(cont, &mut space).await?;
         }

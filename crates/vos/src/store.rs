@@ -28,10 +28,10 @@ use crate::Lsn;
 use crate::arena::Arena;
 use crate::contents::Contents;
 use crate::data_cache::{CacheRoom, DataCache};
-use crate::loans::Loans;
-use crate::log::wal::{self, DataSync, Wal};
+use crate::loans::Lending;
+use crate::log::wal::{self, DataSync, Unsynced, Wal};
 use crate::pages::PageStore;
-use crate::payload::{Core, Medium};
+use crate::payload::{Activity, Core, Medium, Promised};
 use crate::recovery::Recovery;
 use crate::residency::{Cache, METADATA_CACHE_DEFAULT};
 use crate::sealed::{self, read_sealed, write_sealed};
@@ -405,12 +405,12 @@ impl Store {
             space: Rc::new(RefCell::new(space)),
             cache: DataCache::new(&CacheRoom::none()),
             scm_bytes: config.scm_bytes,
-            loans: RefCell::new(Loans::new(true, Vec::new())),
-            scm_reserved: Cell::new(0),
+            loans: Lending::new(true, Vec::new()),
+            promised: Promised::default(),
             inline_bytes_max: limits::INLINE_BYTES_MAX as u64,
             aggregate: self.options.aggregate,
-            activity: Cell::new(0),
-            unsynced: Rc::default(),
+            activity: Activity::default(),
+            unsynced: Unsynced::default(),
         });
         let made = incarnation_of(&identity);
         Ok(PoolShard::new(pool, config, made, core, Contents::default(), &self.cache, None))
@@ -450,12 +450,12 @@ impl Store {
             space: space.clone(),
             cache: data_cache.clone(),
             scm_bytes: config.scm_bytes,
-            loans: RefCell::new(Loans::new(lends, recovery.loans.clone())),
-            scm_reserved: Cell::new(0),
+            loans: Lending::new(lends, recovery.loans.clone()),
+            promised: Promised::default(),
             inline_bytes_max: self.options.inline_bytes_max as u64,
             aggregate: self.options.aggregate,
-            activity: Cell::new(0),
-            unsynced: Rc::default(),
+            activity: Activity::default(),
+            unsynced: Unsynced::default(),
         });
         let wal = Wal::open(
             &self.env,

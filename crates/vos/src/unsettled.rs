@@ -6,6 +6,7 @@
 //!
 //! Decisions of prepared transactions are not noted: part and decision are on stable storage before a part takes effect.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 
 use types::map::HashMap;
@@ -139,6 +140,10 @@ pub fn changed_places(ops: &[Op<'_>], each: &mut dyn FnMut(Unit, Option<&[u8]>))
     });
 }
 
+/// What reads of a shard must not show yet.
+#[derive(Default)]
+pub(crate) struct Settling(RefCell<Unsettled>);
+
 impl PoolShard {
     /// Reads show only what is on stable storage.
     fn holds_back(&self) -> bool {
@@ -148,7 +153,7 @@ impl PoolShard {
     /// Notes what a record changes, in the step that logs it.
     pub(crate) fn note_unsettled(&self, lsn: Lsn, cont: ContId, ops: &[Op<'_>]) {
         if self.holds_back() {
-            let mut unsettled = self.unsettled.borrow_mut();
+            let mut unsettled = self.unsettled.0.borrow_mut();
             unsettled.settle(self.durable_lsn());
             unsettled.note_ops(lsn, cont, ops);
         }
@@ -159,7 +164,7 @@ impl PoolShard {
         if !self.holds_back() {
             return;
         }
-        let mut unsettled = self.unsettled.borrow_mut();
+        let mut unsettled = self.unsettled.0.borrow_mut();
         unsettled.settle(self.durable_lsn());
         let mut last = None;
         for change in changes {
@@ -175,10 +180,10 @@ impl PoolShard {
     /// The newest record that is not on stable storage yet and that a batch can see, whether it succeeds or fails; zero
     /// when there is none. To be asked in the step that looks; the answer leaves after [`PoolShard::durable`].
     pub fn newest_seen(&self, cont: ContId, batch: &Summary) -> Lsn {
-        if self.unsettled.borrow().order.is_empty() {
+        if self.unsettled.0.borrow().order.is_empty() {
             return Lsn::default();
         }
-        let (mut unsettled, durable) = (self.unsettled.borrow_mut(), self.durable_lsn());
+        let (mut unsettled, durable) = (self.unsettled.0.borrow_mut(), self.durable_lsn());
         match unsettled.settle(durable) {
             true => Lsn::default(),
             false => unsettled.seen(durable, cont, batch),
@@ -187,10 +192,10 @@ impl PoolShard {
 
     /// The same for the size of an array, or what else depends on all of a unit.
     pub fn newest_of_unit(&self, cont: ContId, unit: Unit) -> Lsn {
-        if self.unsettled.borrow().order.is_empty() {
+        if self.unsettled.0.borrow().order.is_empty() {
             return Lsn::default();
         }
-        let mut unsettled = self.unsettled.borrow_mut();
+        let mut unsettled = self.unsettled.0.borrow_mut();
         match unsettled.settle(self.durable_lsn()) {
             true => Lsn::default(),
             false => unsettled.newest(cont, unit, Scope::Any),

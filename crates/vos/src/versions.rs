@@ -112,11 +112,11 @@ impl PoolShard {
     /// Starts sweeping if there is anything to sweep and nobody does.
     pub(crate) fn sweep_in_background(&self) {
         let unswept = self.state.borrow().index.conts.values().any(|cont| cont.is_unswept());
-        if !unswept || self.sweeping.get() {
+        if !unswept || self.sweeping.is_on() {
             return;
         }
         let Some(me) = self.me.upgrade() else { return };
-        self.sweeping.set(true);
+        let _ = self.sweeping.begin();
         self.core.env.spawn(async move {
             while !me.is_closed() {
                 me.core.env.yield_now().await;
@@ -129,7 +129,7 @@ impl PoolShard {
                     }
                 }
             }
-            me.sweeping.set(false);
+            me.sweeping.end();
         });
     }
 

@@ -135,7 +135,7 @@ impl View<'_> {
         iods: &[FetchIod<'_>],
         segments: &mut Segments,
     ) -> Result<Vec<FetchedOwned>> {
-        self.core.count_activity();
+        self.core.activity.note();
         crate::keys::check_dkey(unit, dkey)?;
         segments.kind = self.cont.sums.kind;
         let object = self.object(unit);

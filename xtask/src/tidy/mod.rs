@@ -3,6 +3,7 @@
 //! Invariants: a check is a pure function of [`Repo`], so its tests need no files; it looks at
 //! files that git tracks or would track, never at build output.
 
+mod cells;
 mod docs;
 mod files;
 mod layers;
@@ -115,6 +116,7 @@ pub fn check(repo: &Repo) -> Vec<Finding> {
     markdown::check(repo, &mut findings);
     files::check(repo, &mut findings);
     walks::check(repo, &mut findings);
+    cells::check(repo, &mut findings);
     findings.sort();
     findings.dedup();
     findings

@@ -121,8 +121,8 @@ impl Container {
 
     /// Notes that what is looked for may have been lost, while somebody looks what must be loaded.
     pub(crate) fn note_refused(&self, unit: Unit) {
-        if self.probe.on.get() && self.is_refused(unit) {
-            self.probe.refused.set(Some(unit));
+        if self.probe.is_on() && self.is_refused(unit) {
+            self.probe.refuse(unit);
         }
     }
 

@@ -239,10 +239,10 @@ impl Index {
             return false;
         }
         let Some(container) = self.conts.get(&cont) else { return false };
-        container.probe.on.set(true);
+        container.probe.begin(0);
         touch(container, change);
-        container.probe.on.set(false);
-        container.probe.missed.take().iter().any(|id| self.lost.contains(id))
+        let (missed, _) = container.probe.end();
+        missed.iter().any(|id| self.lost.contains(id))
     }
 
     /// Replay has found a page damaged: it is not to be read any more, after a checkpoint either.

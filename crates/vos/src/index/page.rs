@@ -134,10 +134,38 @@ pub(crate) struct Page {
     pub settled_bytes: u64,
     /// It stands in [`Ledger::clean`].
     pub queued: bool,
-    /// Used since it was last looked at in that queue.
-    pub used: Cell<bool>,
-    /// The last load that needs it.
-    pub pin: Cell<u64>,
+    pub needs: Needs,
+}
+
+/// When a page was needed.
+#[derive(Debug, Default)]
+pub(crate) struct Needs {
+    /// Since it was last looked at in the queue of those that may be forgotten.
+    lately: Cell<bool>,
+    /// By this load, the last one.
+    by: Cell<u64>,
+}
+
+impl Needs {
+    /// It is needed now.
+    pub(crate) fn note(&self) {
+        self.lately.set(true);
+    }
+
+    /// It is needed by a load.
+    pub(crate) fn pin(&self, load: u64) {
+        self.by.set(load);
+    }
+
+    /// True when it was since somebody asked last.
+    pub(crate) fn were_lately(&self) -> bool {
+        self.lately.replace(false)
+    }
+
+    /// True when it is by this load, or a later one.
+    pub(crate) fn are_of(&self, load: u64) -> bool {
+        self.by.get() >= load
+    }
 }
 
 impl Page {
@@ -151,21 +179,44 @@ impl Page {
 #[derive(Debug, Default)]
 pub(crate) struct Probe {
     /// On: absences are noted in `missed`.
-    pub on: Cell<bool>,
+    on: Cell<bool>,
     /// What was needed and absent.
-    pub missed: RefCell<Vec<PageId>>,
+    missed: RefCell<Vec<PageId>>,
     /// What was needed and may have been in a page that was given up.
-    pub refused: Cell<Option<Unit>>,
+    refused: Cell<Option<Unit>>,
     /// Number of the load that looks.
-    pub ticket: Cell<u64>,
+    ticket: Cell<u64>,
 }
 
 impl Probe {
+    /// Looks from now on, for the load of this number; 0: for none that keeps pages in memory.
+    pub(crate) fn begin(&self, load: u64) {
+        self.ticket.set(load);
+        self.refused.set(None);
+        self.on.set(true);
+    }
+
+    /// Ends that. What was needed and absent, and what may have been in a page that was given up.
+    pub(crate) fn end(&self) -> (Vec<PageId>, Option<Unit>) {
+        self.on.set(false);
+        (self.missed.take(), self.refused.take())
+    }
+
+    /// True while somebody looks.
+    pub(crate) fn is_on(&self) -> bool {
+        self.on.get()
+    }
+
+    /// What is needed may have been in a page that was given up.
+    pub(crate) fn refuse(&self, unit: Unit) {
+        self.refused.set(Some(unit));
+    }
+
     /// A page is used: true when it is there.
     pub(crate) fn reach(&self, page: &Page, id: impl FnOnce() -> PageId) -> bool {
-        page.used.set(true);
+        page.needs.note();
         if self.on.get() {
-            page.pin.set(self.ticket.get());
+            page.needs.pin(self.ticket.get());
         }
         if page.absent {
             self.miss(id());
@@ -238,7 +289,7 @@ impl Ledger {
     pub(crate) fn will_change_thawed(&mut self, page: &mut Page) {
         assert!(!page.absent && !page.frozen, "a page is changed that is not there, or frozen");
         page.writing = false;
-        page.used.set(true);
+        page.needs.note();
         self.mark_dirty(page);
     }
 

@@ -100,7 +100,7 @@ impl Index {
             if !std::mem::take(&mut page.queued) || !page.is_evictable() {
                 continue;
             }
-            if page.used.replace(false) || page.pin.get() >= pinned {
+            if page.needs.were_lately() || page.needs.are_of(pinned) {
                 page.queued = true;
                 self.ledger.clean.push_back(id);
             } else {
@@ -274,7 +274,7 @@ impl Index {
         ledger.resident_bytes += counts.scm;
         if let Some(page) = self.page_mut(id) {
             page.absent = false;
-            page.used.set(true);
+            page.needs.note();
         }
         self.now_clean(id);
         Ok(())
