@@ -12,7 +12,6 @@
 
 pub mod access_paths;
 mod backend;
-pub mod classes;
 mod clock;
 mod crew;
 pub mod durability;
@@ -22,6 +21,7 @@ pub mod ioc;
 pub mod md;
 mod place;
 pub mod report;
+pub mod s4;
 mod servers;
 pub mod store;
 pub mod suite;

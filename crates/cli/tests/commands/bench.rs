@@ -233,7 +233,7 @@ fn a_durable_store_is_held_against_its_device() {
     system.fails(2, &["depth"], &["bench", "store", "--on", dir, "--depth", "0"]);
 }
 
-/// Classes side by side on a system of three engines: every class is measured with both patterns, and the published
+/// Classes side by side on a system of four engines: every class is measured with both patterns, and the published
 /// shares stand beside it.
 #[test]
 fn classes_with_copies_are_held_against_those_without() {
@@ -247,7 +247,7 @@ fn classes_with_copies_are_held_against_those_without() {
     let report = system.json(&[&args[..], &small].concat());
     assert_eq!(report["failures"].as_array().unwrap().len(), 0, "{report}");
     let shares = report["shares"].as_array().unwrap();
-    assert_eq!(shares.len(), 12, "{report}");
+    assert_eq!(shares.len(), 20, "{report}");
     assert!(shares.iter().all(|share| share["measured"].as_f64().unwrap() > 0.0), "{report}");
     let published = |name: &str| {
         let share = shares.iter().find(|share| share["name"] == name).unwrap();
@@ -255,11 +255,43 @@ fn classes_with_copies_are_held_against_those_without() {
     };
     assert_eq!(published("RP_2GX hard write"), 0.5, "{report}");
     assert_eq!(published("RP_3GX easy read"), 1.0, "{report}");
+    assert_eq!(published("EC_2P2GX easy write"), 0.5, "{report}");
     assert!(std::fs::read_to_string(&plot).unwrap().contains("RP_3GX"));
     assert!(plot.with_extension("json").is_file());
     assert_eq!(std::fs::read_dir(&memory).unwrap().count(), 0);
-    system.fails(2, &["copies"], &["bench", "s4", "--copies", "4"]);
-    system.fails(2, &["5.4"], &["bench", "s4", "--experiment", "6.1"]);
+    system.fails(2, &["EC_4P2GX"], &["bench", "s4", "--classes", "EC_4P2GX"]);
+    system.fails(2, &["5.4"], &["bench", "s4", "--experiment", "6.3"]);
+}
+
+/// The other experiments of that paper: each curve has its points, what was published stands beside them, and nothing is left.
+#[test]
+fn curves_over_devices_tasks_engines_and_targets_are_measured() {
+    let system = harness::System::none();
+    let memory = system.path("memory");
+    std::fs::create_dir(&memory).unwrap();
+    let plot = system.path("curve.svg");
+    let (dir, file) = (memory.to_str().unwrap(), plot.to_str().unwrap());
+    let small =
+        ["--rounds", "1", "--counts", "1,2", "--bytes", "2MiB", "--segments", "8", "--files", "8"];
+    for (experiment, curves, last) in [
+        ("5.1", 2, Some(2.0)),
+        ("5.2", 12, Some(4.0)),
+        ("5.3", 4, Some(2.0)),
+        ("6.1", 1, None),
+        ("6.2", 2, None),
+    ] {
+        let args = ["bench", "s4", "--experiment", experiment, "--memory", dir, "--plot", file];
+        let report = system.json(&[&args[..], &small].concat());
+        assert_eq!(report["failures"].as_array().unwrap().len(), 0, "{report}");
+        let points = report["points"].as_array().unwrap();
+        assert_eq!(points.len(), 2 * curves, "{report}");
+        assert!(points.iter().all(|point| point["growth"].as_f64().unwrap() > 0.0), "{report}");
+        let published = points.last().unwrap()["published"].as_f64();
+        assert_eq!(published, last, "{report}");
+        assert!(std::fs::read_to_string(&plot).unwrap().contains("polyline"));
+    }
+    assert_eq!(std::fs::read_dir(&memory).unwrap().count(), 0);
+    system.fails(2, &["counts"], &["bench", "s4", "--experiment", "5.1", "--counts", "2,1"]);
 }
 
 /// Placement by score beside the others: all sizes are measured with all rules, and the goals are judged. Whether they are met is a

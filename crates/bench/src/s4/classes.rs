@@ -2,8 +2,8 @@
 //! one shared file, write and read, by class).
 //!
 //! The experiment starts a system of its own in memory, of several engines, and runs the very same patterns with each class
-//! in turn, round by round. What counts is the share of what the class without copies reaches in the same round; the
-//! published shares stand beside it. Classes with erasure codes, which the paper has too, are not kept by this version.
+//! in turn, round by round. What counts is the share of what the first class, the one without protection, reaches in the same round; the
+//! published shares stand beside it.
 
 use crate::report::{Machine, write_json, write_text};
 use crate::suite::Figure;
@@ -19,6 +19,17 @@ use std::path::{Path, PathBuf};
 use types::{Durability, Error, GroupCount, ObjClass, Result, Scheme};
 
 const MIB: u64 = 1 << 20;
+
+const fn copied(copies: u8) -> ObjClass {
+    ObjClass { scheme: Scheme::Replicated { copies }, groups: GroupCount::All }
+}
+
+const fn coded(data: u8, parity: u8) -> ObjClass {
+    ObjClass { scheme: Scheme::ErasureCoded { data, parity }, groups: GroupCount::All }
+}
+
+/// The paper's classes.
+pub const PUBLISHED: [ObjClass; 4] = [copied(2), copied(3), coded(2, 1), coded(2, 2)];
 
 /// A pattern of IO500, as the paper has it: one shared file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,8 +65,8 @@ pub struct Options {
     pub engines: u32,
     /// Targets of each engine, at least 1.
     pub targets: u32,
-    /// Copies of each class beside the one without; 2 to 6.
-    pub copies: Vec<u8>,
+    /// Classes beside the one without protection; no wider than there are engines.
+    pub classes: Vec<ObjClass>,
     /// Bytes that a process writes and reads with the easy pattern; rounded down to MiB.
     pub bytes_per_process: u64,
     /// Transfers of a process with the hard pattern.
@@ -71,9 +82,9 @@ impl Default for Options {
         Options {
             processes: 2,
             rounds: 3,
-            engines: 3,
+            engines: 4,
             targets: 1,
-            copies: vec![2, 3],
+            classes: PUBLISHED.to_vec(),
             bytes_per_process: 256 * MIB,
             segments: 2_000,
             dir: "/dev/shm".into(),
@@ -91,10 +102,16 @@ impl Options {
         if !(1..=64).contains(&self.engines) || !(1..=64).contains(&self.targets) {
             return Err(Error::inval("engines, targets: want 1 to 64 each"));
         }
-        for &copies in &self.copies {
-            if !(2..=6).contains(&copies) || u32::from(copies) > self.engines {
+        for class in &self.classes {
+            if class.groups != GroupCount::All || *class == ObjClass::SX {
                 return Err(Error::inval(format!(
-                    "copies: {copies} are not 2 to 6, or more than the {} engines",
+                    "classes: {class} is not a protected class over all targets, such as RP_2GX or EC_2P1GX"
+                )));
+            }
+            if class.scheme.members() > self.engines as usize {
+                return Err(Error::inval(format!(
+                    "classes: {class} has {} members, and there are {} engines",
+                    class.scheme.members(),
                     self.engines
                 )));
             }
@@ -102,11 +119,9 @@ impl Options {
         Pattern::ALL.into_iter().try_for_each(|pattern| self.io(pattern, ObjClass::SX).check())
     }
 
-    /// The one without copies, and those with.
+    /// The one without protection, and those with.
     fn classes(&self) -> Vec<ObjClass> {
-        let copied =
-            |&copies| ObjClass { scheme: Scheme::Replicated { copies }, groups: GroupCount::All };
-        [ObjClass::SX].into_iter().chain(self.copies.iter().map(copied)).collect()
+        [ObjClass::SX].into_iter().chain(self.classes.iter().copied()).collect()
     }
 
     fn io(&self, pattern: Pattern, class: ObjClass) -> io::Options {
@@ -120,14 +135,14 @@ impl Options {
         io::Options { class: Some(class), ..options }
     }
 
-    /// Bytes of the largest file, all copies counted.
+    /// Bytes of the largest file, all members counted: what is coded is kept in copies first.
     fn stored_bytes_max(&self) -> u64 {
         let hard = self.segments.saturating_mul(47_008);
-        let copies = self.copies.iter().copied().max().unwrap_or(1);
+        let members = self.classes.iter().map(|class| class.scheme.members() as u64).max();
         self.bytes_per_process
             .max(hard)
             .saturating_mul(u64::from(self.processes))
-            .saturating_mul(copies.into())
+            .saturating_mul(members.unwrap_or(1))
     }
 }
 
@@ -140,13 +155,13 @@ pub struct Report {
     pub machine: Machine,
     /// Bandwidths, MiB/s; names are made by [`figure_name`].
     pub figures: Vec<Figure>,
-    /// The share of the class without copies that each figure is, median over the rounds.
+    /// The share of the class without protection that each figure is, median over the rounds.
     pub shares: Vec<Share>,
     /// Measurements that failed: name and error.
     pub failures: Vec<(String, String)>,
 }
 
-/// A figure as a share of that of the class without copies.
+/// A figure as a share of that of the class without protection.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Share {
     /// Of the figure.
@@ -161,10 +176,13 @@ fn figure_name(class: ObjClass, pattern: Pattern, phase: Phase) -> String {
     format!("{class} {} {}", pattern.name(), phase.name())
 }
 
-/// What the paper shows: reads do not feel copies, writes are paid for once per copy.
+/// What the paper shows: reads do not feel protection, writes are paid for by the bytes that it takes.
 fn published(class: ObjClass, phase: Phase) -> f64 {
-    match phase {
-        Phase::Write => 1.0 / class.scheme.members() as f64,
+    match (phase, class.scheme) {
+        (Phase::Write, Scheme::ErasureCoded { data, .. }) => {
+            f64::from(data) / class.scheme.members() as f64
+        }
+        (Phase::Write, _) => 1.0 / class.scheme.members() as f64,
         _ => 1.0,
     }
 }
@@ -307,8 +325,9 @@ mod tests {
         for (options, word) in [
             (Options { rounds: 0, ..Options::default() }, "rounds"),
             (Options { engines: 0, ..Options::default() }, "engines"),
-            (Options { copies: vec![4], ..Options::default() }, "copies"),
-            (Options { copies: vec![1], ..Options::default() }, "copies"),
+            (Options { classes: vec![ObjClass::SX], ..Options::default() }, "classes"),
+            (Options { classes: vec![ObjClass::S1], ..Options::default() }, "classes"),
+            (Options { engines: 3, ..Options::default() }, "4 members"),
             (Options { bytes_per_process: 4096, ..Options::default() }, "block size"),
             (Options { segments: 0, ..Options::default() }, "segments"),
             (Options { processes: 0, ..Options::default() }, "processes"),
@@ -328,18 +347,21 @@ mod tests {
             }
         }
         let names: Vec<String> = options.classes().iter().map(ObjClass::to_string).collect();
-        assert_eq!(names, ["SX", "RP_2GX", "RP_3GX"]);
+        assert_eq!(names, ["SX", "RP_2GX", "RP_3GX", "EC_2P1GX", "EC_2P2GX"]);
     }
 
     #[test]
     fn shares_are_taken_within_rounds_and_stand_beside_the_published_ones() {
         let mut all = Collector::default();
-        let two = "RP_2GX".parse().unwrap();
+        let two: ObjClass = "RP_2GX".parse().unwrap();
+        let published = |class: &str| published(class.parse().unwrap(), Phase::Write);
+        assert_eq!((published("RP_3GX"), published("EC_2P2GX")), (1.0 / 3.0, 0.5));
+        assert_eq!((published("SX"), published("EC_2P1GX")), (1.0, 2.0 / 3.0));
         for (whole, copied) in [(100.0, 50.0), (10.0, 9.0), (1000.0, 450.0)] {
             all.put(&figure_name(ObjClass::SX, Pattern::Hard, Phase::Write), "MiB/s", whole);
             all.put(&figure_name(two, Pattern::Hard, Phase::Write), "MiB/s", copied);
         }
-        let options = Options { copies: vec![2], ..Options::default() };
+        let options = Options { classes: vec![two], ..Options::default() };
         let report = Report::new(&options, all);
         let share = report.share("RP_2GX hard write").unwrap();
         assert_eq!((share.measured, share.published), (Some(0.5), 0.5));
