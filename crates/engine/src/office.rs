@@ -275,6 +275,10 @@ impl ControlHost {
             let maps = self.newer_maps(known).await;
             return Ok(wire::encode(&Ok::<_, Error>(maps)));
         }
+        if let ControlRequest::EngineRefuses { tcp } = request {
+            let is_refused = self.peers.is_refused_at(&tcp).await;
+            return Ok(wire::encode(&Ok::<_, Error>(ControlReply::Refused(is_refused))));
+        }
         if let Some(body) = self.close_in_copy(session, &request).await {
             return Ok(body);
         }

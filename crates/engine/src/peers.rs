@@ -241,6 +241,15 @@ impl Peers {
         false
     }
 
+    /// True when the machine at an engine's address says that nobody listens there.
+    pub async fn is_refused_at(&self, tcp: &str) -> bool {
+        let address = match tcp.strip_prefix("sim:") {
+            Some(name) => Address::Sim(name.to_string()),
+            None => Address::Tcp(tcp.to_string()),
+        };
+        transport::is_refused(&self.env, &address, HEARD_TIME_MAX).await
+    }
+
     async fn start_of(&self, address: &Address) -> Option<u64> {
         let conn = self.dial(address, Service::Control).await.ok()?;
         let start = conn.hello().incarnation;

@@ -5,6 +5,9 @@
 //! targets are down in all pool maps, too. When it answers again, its targets are asked what they hold. For those that stay away
 //! others come to stand in.
 //! Its silence is counted from its last answer, or from when it got the state that it has: one that has come back by its own word begins anew.
+//! Where the machine of an engine says that nobody listens there, its process is gone: two fifths of that time are enough, if another engine
+//! that answers is told the same. An engine that is slow, or stands still, still listens, and one that is cut off says nothing. One that
+//! starts listens before it joins, and one that stops in good order says so first.
 //! An engine that is slow is down for a moment, which does no harm. But a holder that hears nobody may be the one that is cut off:
 //! with all others down nobody would lead what only they have. One that hears less than half of the engines that are up, itself included,
 //! calls none down. It gives the control service up for one that hears more; only when nobody takes it are the others down. Where it
@@ -12,13 +15,16 @@
 
 use crate::control_host::{ControlHost, Orders};
 use control::Service;
-use futures_util::future::{join, join_all};
+use futures_util::future::{join, join_all, select_ok};
 use std::rc::Rc;
 use std::time::Duration;
 use types::Rank;
 use types::map::{HashMap, HashSet};
-use wire::control::MemberState;
+use types::{Code, Error, Result};
+use wire::Kind;
+use wire::control::{ControlReply, ControlRequest, MemberState};
 use wire::event::{EventCode, Happened};
+use wire::hello::Service as WireService;
 use wire::map::EngineInfo;
 
 /// Pause between two looks.
@@ -32,12 +38,16 @@ const LOOKS_MIN: u32 = 2;
 /// How long an engine may take to answer a look: two looks fit into the time after which it is down, within these.
 const LOOK_TIME_MIN: Duration = Duration::from_secs(1);
 const LOOK_TIME_MAX: Duration = Duration::from_secs(3);
+/// How long another engine may take to say whether it is refused, too.
+const WITNESS_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// What is known of engines that give no answer.
 #[derive(Default)]
 struct Watch {
     /// Since when each gives none, and how often it was asked.
     silent: HashMap<Rank, (Duration, u32)>,
+    /// The same of those of them whose machines said each time since that nobody listens there.
+    refused: HashMap<Rank, (Duration, u32)>,
     /// Since which change of the members each has its state, as it was seen last.
     since: HashMap<Rank, u32>,
     /// Engines that were down and are being told what they hold.
@@ -53,6 +63,8 @@ struct Overdue {
     rank: Rank,
     state: MemberState,
     silent: Duration,
+    /// Nobody listens where it was.
+    is_refused: bool,
 }
 
 /// What one look at an engine showed.
@@ -64,6 +76,13 @@ struct Look<'a> {
     answers: Option<u64>,
     /// Its machine is heard; `None` where it was not asked.
     is_heard: Option<bool>,
+    /// Its machine says that nobody listens there.
+    is_refused: bool,
+}
+
+/// For how long nobody listens where an engine was until it is down; at least two looks, as ever.
+fn gone_after(down_after: Duration) -> Duration {
+    down_after * 2 / 5
 }
 
 /// More of the engines that are up are silent than not.
@@ -78,7 +97,28 @@ impl Watch {
         let was = self.since.insert(rank, since);
         if counts(state) && was.is_some_and(|was| was != since) {
             self.silent.remove(&rank);
+            self.refused.remove(&rank);
         }
+    }
+
+    /// Notes whether its machine said that nobody listens there when it was asked at `begun`: for how long that is so, if its process is
+    /// gone as far as can be seen from here.
+    fn weigh_refusal(
+        &mut self,
+        rank: Rank,
+        is_refused: bool,
+        begun: Duration,
+        now: Duration,
+        down_after: Duration,
+    ) -> Option<Duration> {
+        if !is_refused {
+            self.refused.remove(&rank);
+            return None;
+        }
+        let (since, looks) = self.refused.entry(rank).or_insert((begun, 0));
+        *looks += 1;
+        let gone = now.saturating_sub(*since);
+        (gone >= gone_after(down_after) && *looks >= LOOKS_MIN).then_some(gone)
     }
 
     /// Notes that one gave no answer when it was asked at `begun`: for how long that is so, if it is down after that.
@@ -155,21 +195,30 @@ impl ControlHost {
             });
             // This engine is up, too.
             let (mut up, mut silent, mut overdue) = (1, Vec::new(), Vec::new());
-            for Look { engine, state, begun, answers, is_heard } in join_all(looks).await {
-                let rank = engine.rank;
+            let looks = join_all(looks).await;
+            for &Look { engine, state, begun, answers, is_heard, is_refused } in &looks {
+                let (rank, now) = (engine.rank, self.env.now());
                 self.note_liveness(rank, answers.is_some());
                 up += usize::from(counts(state));
                 match answers {
                     Some(start) => {
                         self.note_start(rank, start);
                         watch.silent.remove(&rank);
+                        watch.refused.remove(&rank);
                         watch.gone.remove(&rank);
                         self.welcome(service, &mut watch, rank, state);
                     }
                     None => {
                         silent.extend(counts(state).then_some((engine, is_heard)));
-                        let silent = watch.weigh(rank, begun, self.env.now(), self.down_after);
-                        overdue.extend(silent.map(|silent| Overdue { rank, state, silent }));
+                        let down_after = self.down_after;
+                        let told = watch.weigh_refusal(rank, is_refused, begun, now, down_after);
+                        if let Some(silent) = watch.weigh(rank, begun, now, down_after) {
+                            overdue.push(Overdue { rank, state, silent, is_refused });
+                        } else if let Some(silent) = told.filter(|_| counts(state))
+                            && self.is_gone_for_others(engine, &looks).await
+                        {
+                            overdue.push(Overdue { rank, state, silent, is_refused });
+                        }
                     }
                 }
             }
@@ -229,8 +278,59 @@ impl ControlHost {
                 false => None,
             }
         };
-        let (answers, is_heard) = join(self.peers.ping(engine, limit), is_heard).await;
-        Look { engine, state, begun, answers, is_heard }
+        let asked = async {
+            let answers = self.peers.ping(engine, limit).await;
+            // Whoever is refused is told so at once.
+            let may_be_refused = answers.is_none() && self.env.now() < begun + limit;
+            (answers, may_be_refused && self.peers.is_refused_at(&engine.tcp).await)
+        };
+        let ((answers, is_refused), is_heard) = join(asked, is_heard).await;
+        Look { engine, state, begun, answers, is_heard, is_refused }
+    }
+
+    /// True when another engine that answers is told, too, that nobody listens where this one was; also when there is none to be asked,
+    /// because nobody listens where any other one was.
+    async fn is_gone_for_others(&self, engine: &EngineInfo, looks: &[Look<'_>]) -> bool {
+        let others = looks.iter().filter(|look| {
+            let is_other = look.engine.rank != engine.rank;
+            is_other && counts(look.state) && !look.is_refused
+        });
+        let others: Vec<&Look<'_>> = others.collect();
+        let asked = others.iter().filter(|look| look.answers.is_some()).map(|witness| {
+            Box::pin(async move {
+                match self.is_refused_there(witness.engine, engine).await {
+                    Ok(true) => Ok(()),
+                    Ok(false) => Err(Error::bare(Code::Exist)),
+                    Err(error) => Err(error),
+                }
+            })
+        });
+        let asked: Vec<_> = asked.collect();
+        if asked.is_empty() {
+            return others.is_empty();
+        }
+        let rank = engine.rank;
+        match self.env.timeout(WITNESS_TIME_MAX, select_ok(asked)).await {
+            Some(Ok(_)) => true,
+            Some(Err(error)) => {
+                tracing::debug!("engine {rank} refuses connections, and to nobody else: {error}");
+                false
+            }
+            None => false,
+        }
+    }
+
+    /// Asks a witness whether it is refused at another engine's address.
+    async fn is_refused_there(&self, witness: &EngineInfo, engine: &EngineInfo) -> Result<bool> {
+        let body = wire::encode(&ControlRequest::EngineRefuses { tcp: engine.tcp.clone() });
+        let conn = self.peers.connect(witness, WireService::Control).await?;
+        let limit = WITNESS_TIME_MAX;
+        let answer = self.peers.call_within(&conn, Kind::Control, &body, &[], limit).await;
+        conn.close();
+        match wire::decode::<Result<ControlReply>>(&answer?.body)?? {
+            ControlReply::Refused(is_refused) => Ok(is_refused),
+            _ => Err(Error::new(Code::Proto, "an answer to another question")),
+        }
     }
 
     fn look_time(&self) -> Duration {
@@ -285,7 +385,7 @@ impl ControlHost {
         self: &Rc<Self>,
         service: &Rc<Service>,
         watch: &mut Watch,
-        Overdue { rank, state, silent }: Overdue,
+        Overdue { rank, state, silent, is_refused }: Overdue,
     ) {
         let orders = Orders { host: self.clone(), service: service.clone() };
         if state == MemberState::Stopped && self.fails_over && !watch.gone.contains(&rank) {
@@ -299,7 +399,8 @@ impl ControlHost {
         if !matches!(state, MemberState::Up | MemberState::Joining) {
             return;
         }
-        let why = format!("no answer for {} s", silent.as_secs());
+        let cause = if is_refused { ", nobody listens there" } else { "" };
+        let why = format!("no answer for {} s{cause}", silent.as_secs());
         if let Err(error) = service.engine_is_silent(rank, &why, self.fails_over, &orders).await {
             tracing::warn!("engine {rank} gives no answer, and that cannot be noted: {error}");
         }
@@ -337,6 +438,30 @@ mod tests {
         watch.silent.insert(AWAY, (Duration::from_secs(6), 1));
         watch.see(AWAY, MemberState::Up, 3);
         assert_eq!(down_at(&mut watch, 10, 20), Some(10));
+    }
+
+    /// A process that is gone is missed after two fifths of the time; one that stands still is not.
+    #[test]
+    fn an_engine_whose_machine_refuses_for_it_is_gone_earlier() {
+        let weigh = |watch: &mut Watch, at: u64, is_refused| {
+            let begun = Duration::from_secs(at);
+            watch
+                .weigh_refusal(AWAY, is_refused, begun, begun, DOWN_AFTER)
+                .map(|gone| gone.as_secs())
+        };
+        let mut watch = Watch::default();
+        assert_eq!([10, 11, 12].map(|at| weigh(&mut watch, at, true)), [None, None, Some(2)]);
+        // Somebody has listened in between, or nothing was heard.
+        assert_eq!(weigh(&mut watch, 13, false), None);
+        assert_eq!([14, 15, 16].map(|at| weigh(&mut watch, at, true)), [None, None, Some(2)]);
+        // It was back.
+        watch.see(AWAY, MemberState::Up, 3);
+        watch.see(AWAY, MemberState::Joining, 4);
+        assert_eq!(weigh(&mut watch, 17, true), None);
+        let mut late = Watch::default();
+        let begun = Duration::from_secs(10);
+        let gone = late.weigh_refusal(AWAY, true, begun, begun + DOWN_AFTER, DOWN_AFTER);
+        assert_eq!(gone, None, "whoever looks may have stood still");
     }
 
     /// It was down, told the control service itself that it is back, and stopped again before it was looked at: it was called down by

@@ -81,6 +81,34 @@ pub async fn is_heard(env: &Env, addr: &Address, limit: Duration) -> bool {
     heard.await.unwrap_or(false)
 }
 
+/// True when the machine behind an address says that nobody listens there. One that says nothing may be cut off, and one that takes
+/// connections may be slow. What is at a Unix socket is not asked.
+pub async fn is_refused(env: &Env, addr: &Address, limit: Duration) -> bool {
+    let refused = env.timeout(limit, async {
+        match addr {
+            Address::Unix(_) => false,
+            Address::Tcp(text) => is_refused_tcp(env, text).await,
+            Address::Sim(name) => {
+                sim::connect(env, name).await.is_err_and(|error| error.code == Code::Unreach)
+            }
+        }
+    });
+    refused.await.unwrap_or(false)
+}
+
+/// By all addresses that a name stands for.
+async fn is_refused_tcp(env: &Env, text: &str) -> bool {
+    let Ok(addresses) = text.to_socket_addrs() else { return false };
+    let mut is_any = false;
+    for address in addresses {
+        if !open_tcp(env, address).await.is_err_and(|error| error.code == Code::Closed) {
+            return false;
+        }
+        is_any = true;
+    }
+    is_any
+}
+
 async fn is_heard_tcp(env: &Env, text: &str) -> bool {
     let Ok(addresses) = text.to_socket_addrs() else { return false };
     for address in addresses {

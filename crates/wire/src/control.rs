@@ -280,6 +280,9 @@ pub enum ControlRequest {
     /// Under this map a target has lost part of its index, or has to tell others what a lost leader did last and has it damaged: it is behind from the next map on, may
     /// lack what was acknowledged, and others lead. `Stale` when that is not the newest map. Reply: `Done`.
     TargetDamaged { pool: PoolId, target: TargetId, map_version: u32 },
+    /// Whether the machine at this address of an engine tells the engine that is asked, itself, that nobody listens there. Reply:
+    /// `Refused`.
+    EngineRefuses { tcp: String },
 }
 
 impl ControlRequest {
@@ -324,6 +327,7 @@ impl ControlRequest {
                 | ControlRequest::EngineJobs { .. }
                 | ControlRequest::EngineEvents { .. }
                 | ControlRequest::EngineMaps { .. }
+                | ControlRequest::EngineRefuses { .. }
         )
     }
 
@@ -378,6 +382,7 @@ impl ControlRequest {
             | ControlRequest::Leave { .. }
             | ControlRequest::EngineEvents { .. }
             | ControlRequest::EngineMaps { .. }
+            | ControlRequest::EngineRefuses { .. }
             | ControlRequest::EngineStop { .. } => true,
             ControlRequest::EngineJobs { with_clients, .. } => *with_clients,
             ControlRequest::TargetMeasure { ask, .. } => ask.is_some(),
@@ -652,4 +657,6 @@ pub enum ControlReply {
     Events(Events),
     /// Newer maps of pools, one of each at most.
     Maps(Vec<PoolMap>),
+    /// Nobody listens there; `false` also where nothing can be heard.
+    Refused(bool),
 }

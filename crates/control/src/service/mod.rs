@@ -172,6 +172,7 @@ impl Service {
             | R::EngineStop { .. }
             | R::EngineJobs { .. }
             | R::EngineMaps { .. }
+            | R::EngineRefuses { .. }
             | R::EngineEvents { .. } => Err(Error::inval("an engine answers for itself")),
             R::TargetMeasure { target, ask } => weights::measure(target, ask, orders).await,
             R::PoolCreate { label, bytes, scm_percent, durability, placement, targets } => {

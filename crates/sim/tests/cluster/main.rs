@@ -15,6 +15,7 @@ mod failover;
 mod faults;
 mod full_spares;
 mod give_way;
+mod gone;
 mod growing;
 mod handles;
 mod healing;
