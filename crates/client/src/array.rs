@@ -4,9 +4,10 @@
 //! attributes). Chunks go round-robin over the object's groups, so one long transfer asks all
 //! targets at once. Ranges of records and pieces of memory are cut independently.
 
-use crate::batch::Batch;
+use crate::batch::{Batch, BatchResult};
 use crate::cells::{Whole, parts_of};
 use crate::cont::Container;
+use crate::fan_out::all_done;
 use crate::first_part::{end_of, fetch_mark, is_marked};
 use crate::tx::Tx;
 use async_recursion::async_recursion as boxed;
@@ -150,24 +151,33 @@ impl ArrayObj {
     #[boxed(?Send)]
     pub async fn write_in(&self, tx: Option<&Tx>, ranges: &[Recx], memory: &[&[u8]]) -> Result<()> {
         self.cont.learn(self.oid).await;
-        let mut loads = self.loads(ranges, memory.iter().copied(), usize::MAX)?;
+        let loads = self.loads(ranges, memory.iter().copied(), usize::MAX)?;
         self.mark_if_beyond(end_of(ranges)).await?;
-        if loads.len() == 1
-            && let Some((load, slices)) = loads.pop()
-        {
-            return self.write_load(tx, load, slices).await;
+        match &loads[..] {
+            [(load, slices)] => self.write_load(tx, load, slices, false).await.map(|_| ()),
+            _ if tx.is_none() => self.write_loads(&loads).await,
+            _ => {
+                for (load, slices) in &loads {
+                    self.write_load(tx, load, slices, false).await?;
+                }
+                Ok(())
+            }
         }
-        let writes = loads.into_iter().map(|(load, slices)| self.write_load(tx, load, slices));
-        try_join_all(writes).await?;
-        Ok(())
     }
 
-    async fn write_load(&self, tx: Option<&Tx>, load: Load, slices: Memory<&[u8]>) -> Result<()> {
+    /// Writes one load, or adds it to a transaction. If `tells_end`, the last reply is what the unit was before.
+    pub(crate) async fn write_load(
+        &self,
+        tx: Option<&Tx>,
+        load: &Load,
+        slices: &[&[u8]],
+        tells_end: bool,
+    ) -> Result<BatchResult> {
         if tx.is_none()
-            && let Some(whole) = self.whole_stripes(&load)
-            && self.keep_cells(&load, &whole, &slices).await
+            && let Some(whole) = self.whole_stripes(load)
+            && self.keep_cells(load, &whole, slices).await
         {
-            match self.name_cells(&load, &whole, &slices).await {
+            match self.name_cells(load, &whole, slices, tells_end).await {
                 // A member has gone meanwhile, or it took too long.
                 Err(error) if error.code == Code::Busy => {
                     self.cont.cells_known().count(|traffic| traffic.given_up += 1);
@@ -190,23 +200,32 @@ impl ArrayObj {
             match tx {
                 // The ops of a load are neighbours in the transaction, so the first may carry
                 // the data of all.
-                Some(tx) if run.start == 0 => tx.add(&op, &slices)?,
+                Some(tx) if run.start == 0 => tx.add(&op, slices)?,
                 Some(tx) => tx.add(&op, &[])?,
                 None => {
                     batch.op_of_unit(op);
                 }
             }
         }
-        for slice in &slices {
+        for slice in slices {
             batch.bulk_out(slice);
         }
-        batch.run().await.map(|_| ())
+        if tells_end {
+            batch.op_of_unit(Op::Stat { unit: load.unit });
+        }
+        batch.run().await
     }
 
     /// Writes a load of which the members keep the cells of whole stripes.
     ///
     /// Errors: `Busy`, and no effect, when the leader cannot rely on that.
-    async fn name_cells(&self, load: &Load, whole: &Whole, memory: &[&[u8]]) -> Result<()> {
+    async fn name_cells(
+        &self,
+        load: &Load,
+        whole: &Whole,
+        memory: &[&[u8]],
+        tells_end: bool,
+    ) -> Result<BatchResult> {
         let keys: SmallVec<[[u8; 8]; 2]> =
             load.pieces.iter().map(|piece| piece.dkey.to_le_bytes()).collect();
         let mut batch = self.cont.batch();
@@ -233,7 +252,10 @@ impl ArrayObj {
             }
             before += piece.bytes;
         }
-        batch.run().await.map(|_| ())
+        if tells_end {
+            batch.op_of_unit(Op::Stat { unit: load.unit });
+        }
+        batch.run().await
     }
 
     /// Reads `ranges` into `memory`; holes and everything beyond the end read as zero.
@@ -425,6 +447,9 @@ impl ArrayObj {
     }
 
     /// Cuts or extends the array to `size` records. New records read as zero.
+    ///
+    /// Errors: `NoSpace`, and nothing has changed: the new end takes room, and it is seen to first. (So may, after it, what is left of a
+    /// chunk in which a first part ends.)
     #[boxed(?Send)]
     pub async fn set_size(&self, size: u64) -> Result<()> {
         self.cont.learn(self.oid).await;
@@ -442,13 +467,21 @@ impl ArrayObj {
         let others =
             self.cont.known_units(self.oid)?.into_iter().filter(|unit| Some(*unit) != done);
         let edge = self.edge(size);
-        let edge = &edge;
-        let asked = others.map(|unit| async move {
-            let mut batch = self.cont.batch();
-            self.cut_unit(&mut batch, unit, size, edge)?;
-            batch.run().await.map(|_| ())
-        });
-        try_join_all(asked).await?;
+        let of_edge = match edge {
+            Some(dkey) => {
+                Some(self.unit_at(u64::from_le_bytes(dkey), (size - 1) % self.chunk_records)?)
+            }
+            None => None,
+        };
+        let (first, then): (Vec<Unit>, Vec<Unit>) = others.partition(|unit| Some(*unit) == of_edge);
+        for units in [first, then] {
+            let asked = units.into_iter().map(async |unit| {
+                let mut batch = self.cont.batch();
+                self.cut_unit(&mut batch, unit, size, &edge)?;
+                batch.run().await.map(|_| ())
+            });
+            all_done(asked).await?;
+        }
         Ok(())
     }
 

@@ -21,6 +21,7 @@ mod cont;
 mod control;
 mod copies;
 mod event;
+mod fan_out;
 mod first_part;
 pub mod fuzz;
 mod health;

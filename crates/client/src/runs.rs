@@ -1,6 +1,7 @@
 //! Holes in arrays: making them, and finding them.
 
 use crate::array::{ArrayObj, data_iod, dkey_of};
+use crate::fan_out::all_done;
 use async_recursion::async_recursion as boxed;
 use futures_util::future::try_join_all;
 use std::collections::BTreeMap;
@@ -46,7 +47,7 @@ impl ArrayObj {
         let asked = by_unit.iter().flat_map(|(unit, work)| {
             work.chunks(OPS_PER_REQUEST).map(|work| self.punch_at(*unit, work))
         });
-        try_join_all(asked).await?;
+        all_done(asked).await?;
         Ok(())
     }
 

@@ -75,7 +75,6 @@ impl<'a> Blocks<'a> {
             Ok(count) => Err(format!("{}: {count} of {} bytes written", self.cont, data.len())),
             Err(error) if error.code == Code::NoSpace && self.work.was_full() => {
                 let found = self.all()?;
-                self.grow(found.len().min(end));
                 self.partly_done("a write", found, from, &data)
             }
             Err(error) => {
@@ -90,7 +89,7 @@ impl<'a> Blocks<'a> {
         }
     }
 
-    /// What is there after something for which there was no room: some of it may be done, and nothing else.
+    /// What is there after something for which there was no room: some of it may be done, and nothing else. The file is as long as it was.
     fn partly_done(&mut self, what: &str, found: Vec<u8>, from: usize, wanted: &[u8]) -> Outcome {
         let (cont, known) = (self.cont, &self.known);
         if found.len() != known.len() {

@@ -32,6 +32,7 @@ mod oldest_first;
 mod patience;
 mod progressive;
 mod rebuild;
+mod refused;
 mod relaxed_cells;
 mod replicas;
 mod room;
