@@ -1,6 +1,6 @@
 //! Joining of small extents in the background.
 //!
-//! Updates note which arrays they have written to in small pieces ([`Fragments`]). When nothing
+//! Updates note which arrays they have written to in small pieces ([`crate::fragments`]). When nothing
 //! has been written to one for some seconds, its groups of small extents are read, written to
 //! one run and replaced by one extent with one log record ([`crate::index::fragment`]); groups
 //! whose bytes lie one after the other already need the record only.
@@ -16,21 +16,18 @@
 //! Foreground work goes first: while there is any, aggregation rests four times as long as
 //! it works. A full data area is left alone.
 
-use std::collections::{HashMap, VecDeque};
-use std::hash::BuildHasher;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
-use foldhash::fast::FixedState;
 use smallvec::SmallVec;
-use types::{ContId, Result};
+use types::Result;
 use wire::obj::{Cond, Op};
 
 use crate::contents::sums_df;
 use crate::index::extent::ReadPart;
 use crate::index::fragment::{ArrayName, Group, WINDOW_BYTES};
 use crate::payload::{BlockSums, Payload};
-use crate::record::{ChangeDf, CopiedDf, PlaceDf, RecordDf};
+use crate::record::{CopiedDf, RecordDf};
 use crate::segments::Segments;
 use crate::shard::PoolShard;
 
@@ -38,70 +35,10 @@ use crate::shard::PoolShard;
 const TICK: Duration = Duration::from_secs(1);
 /// An array is left alone until it was not written for this many ticks.
 const AGE_TICKS: u64 = 5;
-/// Arrays noted at most; more are forgotten until they are written again.
-const NOTED_MAX: usize = 64 << 10;
-/// Writes of at least this many bytes are large enough.
-const SMALL_BYTES_MAX: u64 = 256 << 10;
 /// While others work, rest this many times as long as the last step took.
 const REST_FACTOR: u32 = 4;
 /// Below this share of free space nothing is copied.
 const FREE_SHARE: u64 = 64;
-
-/// Arrays that were written in small pieces, in the order of their first such write.
-#[derive(Debug, Default)]
-pub(crate) struct Fragments {
-    queue: VecDeque<(u64, ArrayName)>,
-    /// By hash of the name: tick of the last write. A collision costs an entry at worst.
-    last: HashMap<u64, u64, FixedState>,
-    tick: u64,
-}
-
-impl Fragments {
-    /// Notes a change of an array, if it is small. `tick` is not known while a log is replayed,
-    /// which is as good as now.
-    pub(crate) fn note(&mut self, cont: ContId, change: &ChangeDf<'_>) {
-        let ChangeDf::Records { unit, dkey, akey, record_bytes, index, count, place } = *change
-        else {
-            return;
-        };
-        let bytes = count.saturating_mul(record_bytes as u64);
-        // What begins an array has nothing to be joined to yet.
-        if index == 0 || bytes >= SMALL_BYTES_MAX || place == PlaceDf::Zero {
-            return;
-        }
-        let hash = FixedState::default().hash_one((cont, unit, dkey, akey));
-        let tick = self.tick;
-        let full = self.last.len() >= NOTED_MAX;
-        match self.last.get_mut(&hash) {
-            Some(last) => *last = tick,
-            None if full => {}
-            None => {
-                self.last.insert(hash, tick);
-                let name = ArrayName { cont, unit, dkey: dkey.into(), akey: akey.into() };
-                self.queue.push_back((hash, name));
-            }
-        }
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.queue.is_empty()
-    }
-
-    /// The next array that was not written for `age` ticks. Younger ones go to the end.
-    fn next(&mut self, age: u64, looked_at: &mut usize) -> Option<ArrayName> {
-        while *looked_at < self.queue.len() {
-            let (hash, name) = self.queue.pop_front()?;
-            let last = self.last.get(&hash).copied().unwrap_or(0);
-            if last + age <= self.tick {
-                self.last.remove(&hash);
-                return Some(name);
-            }
-            *looked_at += 1;
-            self.queue.push_back((hash, name));
-        }
-        None
-    }
-}
 
 /// The background task: lives while there is something to look at.
 pub(crate) async fn run(shard: Weak<PoolShard>) {
@@ -110,7 +47,7 @@ pub(crate) async fn run(shard: Weak<PoolShard>) {
         // timer: extents are joined when they have been left alone for some ticks.
         env.sleep(TICK).await;
         let Some(shard) = shard.upgrade() else { return };
-        shard.state.borrow_mut().fragments.tick += 1;
+        shard.state.borrow_mut().fragments.tick();
         let outcome = pass(&shard, AGE_TICKS, true).await;
         if let Err(error) = &outcome {
             tracing::warn!(pool = %shard.pool, %error, "joining of small extents stopped");

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use env::{Env, Memory};
 use types::Result;
 
-use crate::space::Run;
+use crate::blocks::Run;
 
 /// Most bytes that are touched ahead of their use.
 const AHEAD_BYTES_MAX: u64 = 512 << 20;

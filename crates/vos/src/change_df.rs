@@ -3,9 +3,9 @@
 use types::{Code, Error, Result, Unit};
 use wire::spread::{MARKER, REACHED};
 
+use crate::blocks::Run;
 use crate::keys::check_keys;
 use crate::record::{ChangeDf, PlaceDf};
-use crate::space::Run;
 
 /// Runs that a change of the index brings.
 pub(crate) fn each_fresh_run(change: &ChangeDf<'_>, mut each: impl FnMut(Run)) {

@@ -7,50 +7,12 @@
 use types::{Code, Epoch, Error, Result, Unit};
 use wire::footprint::Changes;
 use wire::obj::{Cond, FetchWant, Op, ReadCheck, ReadScope, UpdateValue};
-use wire::walk::walk;
 
 use crate::index::Container;
 use crate::index::slot::{AkeyRef, DkeyRef};
 use crate::spread;
-use crate::view::View;
 
-/// `Moved` when something is to be looked for in another unit; `TxRestart` when something read has changed; else the code of the first condition that does
-/// not hold, in the order of the ops.
-pub(crate) fn check(view: &View<'_>, checks: &[ReadCheck<'_>], ops: &[Op<'_>]) -> Result<()> {
-    view.check_each(checks, ops, |_| Ok(()))
-}
-
-impl View<'_> {
-    /// Checks a batch, and has `each` look at every op for itself, all in one pass; returns what it looked at. In the order in which things may be wrong: `Moved`
-    /// for what is to be looked for in another unit, `TxRestart` for what was read, the first condition that does not hold, and
-    /// the first error of `each`. It is called for ops whose conditions hold, and those before, too. A snapshot has places only: it does not change, and conditions
-    /// of fetches are met where they are read.
-    pub fn check_each<'o, 'a>(
-        &self,
-        checks: &[ReadCheck<'_>],
-        ops: &'o [Op<'a>],
-        mut each: impl FnMut(&'o Op<'a>) -> Result<()>,
-    ) -> Result<()> {
-        spread::check_reads(self, checks, ops)?;
-        let has_changed = |check: &ReadCheck<'_>| epoch_of(&self.cont, check) != check.seen;
-        let mut wrong = match checks.iter().any(has_changed) {
-            true => Err(Error::bare(Code::TxRestart)),
-            false => Ok(()),
-        };
-        let mut looked = Ok(());
-        for (at, op) in walk(ops).enumerate() {
-            spread::check_op(self, op, ops)?;
-            if wrong.is_ok() && self.at == Epoch::ZERO {
-                wrong = check_op(&self.cont, op, &ops[..at]);
-            }
-            if wrong.is_ok() && looked.is_ok() {
-                looked = each(op);
-            }
-        }
-        wrong.and(looked)
-    }
-}
-
+/// When what a check has read was changed last.
 pub(crate) fn epoch_of(cont: &Container, check: &ReadCheck<'_>) -> Epoch {
     let Some(object) = cont.object(check.unit) else { return Epoch::ZERO };
     match check.of {

@@ -24,13 +24,13 @@ use futures_util::stream::FuturesUnordered;
 use types::{Code, Error, Result};
 
 use crate::Lsn;
+use crate::blocks::Run;
 use crate::index::page::{Image, PageId, PagePlace};
 use crate::loans::{self, Named};
 use crate::log::wal::Wal;
 use crate::pages::{PageIdDf, PageStore, encode};
 use crate::record::{RecordDf, encode_into};
 use crate::shard::PoolShard;
-use crate::space::Run;
 use crate::table::{self, TableDf};
 
 /// A log of this length is worth a checkpoint, and of a small pool one of this share of it, but no
@@ -120,7 +120,7 @@ fn begin(shard: &PoolShard, wal: &Rc<Wal>) -> Work {
     let applied = wal.append(|out| encode_into(&RecordDf::LastEpoch { epoch }, out));
     let mut table = TableDf { space: shard.core.space.borrow().encode(), ..TableDf::default() };
     (table.records, table.record_count) = state.encode_rest();
-    let loans = shard.loans_named();
+    let loans = shard.core.loans.named();
     table.sections.push((loans::SECTION, loans::encode(&loans).into()));
     let todo = table::describe(&mut state.index, &mut table);
     let freed = std::mem::take(&mut state.index.ledger.retired);

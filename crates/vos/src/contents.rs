@@ -14,9 +14,10 @@ use wire::obj::{Batch, Op, TxId, TxOutcome};
 use wire::walk::walk;
 
 use crate::Lsn;
-use crate::aggregate::Fragments;
+use crate::blocks::Run;
 use crate::change_df::{check_change, each_fresh_run};
 use crate::changes;
+use crate::fragments::Fragments;
 use crate::index::extent::Place;
 use crate::index::fragment::ArrayName;
 use crate::index::install::Timeline;
@@ -31,8 +32,8 @@ use crate::record::{
     self, BlockSumsDf, InstallDf, OriginDf, OrphanChange, PieceDf, RecordDf, RunDf,
 };
 use crate::retry::RetryWindow;
-use crate::scrub::ScrubProgress;
-use crate::space::{Run, Space};
+use crate::scrub_progress::ScrubProgress;
+use crate::space::Space;
 use crate::summary::Summary;
 use crate::sums::{SumPolicy, SumTable};
 
@@ -624,7 +625,7 @@ impl Contents {
         for run in sums {
             let width = run.kind.width();
             let fits = width > 0 && run.sums.len().is_multiple_of(width);
-            let last = u64::MAX / crate::space::BLOCK_BYTES - run.sums.len() as u64;
+            let last = u64::MAX / crate::blocks::BLOCK_BYTES - run.sums.len() as u64;
             if !fits || run.first > last {
                 return Err(Error::new(Code::Csum, "log record: impossible sums of blocks"));
             }

@@ -26,7 +26,7 @@ use smallvec::SmallVec;
 use types::{ContId, GroupCount, Oid};
 use wire::cache::{CacheStat, DataCache as Settings};
 
-use crate::space::{BLOCK_BYTES, Run};
+use crate::blocks::{BLOCK_BYTES, Run};
 
 /// Most of one entry, bytes: longer reads make several.
 pub(crate) const ENTRY_BYTES_MAX: u64 = 1 << 20;

@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use types::{Code, Result};
 
-use crate::payload::{Medium, Payload};
+use crate::data_area::Medium;
+use crate::payload::Payload;
 use crate::shard::PoolShard;
 
 /// How long freed runs gather.

@@ -8,9 +8,9 @@
 use std::rc::Weak;
 use std::time::Duration;
 
-use crate::payload::Medium;
+use crate::blocks::Run;
+use crate::data_area::Medium;
 use crate::shard::PoolShard;
-use crate::space::Run;
 
 /// How often it is looked at.
 const TICK: Duration = Duration::from_secs(1);

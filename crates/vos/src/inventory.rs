@@ -6,13 +6,13 @@
 
 use types::{Code, ContId, CsumKind, Epoch, Error, Result, Unit, hash};
 
+use crate::blocks::Run;
 use crate::index::at::{ArrayRef, ObjectAt};
 use crate::index::extent::Place;
 use crate::index::slot::{AkeyRef, DkeyRef};
 use crate::record::RecordDf;
 use crate::segments::Segments;
 use crate::shard::PoolShard;
-use crate::space::Run;
 
 /// Dkeys that a digest looks at in one go.
 const PAGE_DKEYS: usize = 256;

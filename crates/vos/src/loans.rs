@@ -14,14 +14,12 @@
 //!   durable: else a crash would bring back a table that has them on loan and a log that has data in them.
 
 use std::cell::RefCell;
-use std::rc::Rc;
 use std::time::Duration;
 
 use types::{Code, Error, Result};
 
-use crate::payload::{Core, Medium};
-use crate::shard::PoolShard;
-use crate::space::{BLOCK_BYTES, Run, Space};
+use crate::blocks::{BLOCK_BYTES, Run};
+use crate::space::Space;
 
 /// Section of a table that names the blocks on loan: first block and count of each run.
 pub(crate) const SECTION: u32 = 1;
@@ -31,10 +29,6 @@ const STEP_BYTES_MIN: u64 = 64 << 10;
 const STEP_BYTES_MAX: u64 = 64 << 20;
 /// A free run shorter than this is not taken on loan, bytes: each is named in every table.
 const RUN_BYTES_MIN: u64 = 64 << 10;
-/// Loans that the index needs no more go back when they are this many steps, and a checkpoint of their own is worth it.
-const STEPS_RETURNED: u64 = 4;
-/// After a return that the file system had no room for, the next is tried no earlier.
-const RETRY_PAUSE: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Loan {
@@ -58,8 +52,8 @@ struct Loans {
 /// The blocks that a table names and those it has free though they are not yet.
 #[derive(Debug, Default)]
 pub(crate) struct Named {
-    loans: Vec<Run>,
-    returning: Vec<Run>,
+    pub loans: Vec<Run>,
+    pub returning: Vec<Run>,
 }
 
 impl Loans {
@@ -99,14 +93,14 @@ impl Loans {
     }
 
     /// The last loans of `bytes` at most, so that others remain.
-    fn surplus(&self, bytes: u64) -> Vec<Loan> {
+    fn surplus(&self, bytes: u64) -> Vec<Run> {
         let mut left = bytes;
         let fits = |loan: &&Loan| {
             let fits = loan.run.bytes <= left;
             left -= if fits { loan.run.bytes } else { 0 };
             fits
         };
-        self.loans.iter().rev().filter(fits).copied().collect()
+        self.loans.iter().rev().filter(fits).map(|loan| loan.run).collect()
     }
 
     /// No longer on loan.
@@ -118,7 +112,8 @@ impl Loans {
     }
 }
 
-fn step_bytes(area_bytes: u64) -> u64 {
+/// How much is taken on loan, or returned, in one go, bytes.
+pub(crate) fn step_bytes(area_bytes: u64) -> u64 {
     let step = (area_bytes / STEP_SHARE).clamp(STEP_BYTES_MIN, STEP_BYTES_MAX);
     step.next_multiple_of(BLOCK_BYTES)
 }
@@ -173,122 +168,57 @@ impl Lending {
     pub(crate) fn claim(&self, space: &mut Space) -> Result<()> {
         self.0.borrow().runs().try_for_each(|run| space.claim(run))
     }
-}
 
-impl Core {
-    /// Most memory the index may count now, bytes.
-    pub(crate) fn scm_limit(&self) -> u64 {
-        self.scm_bytes + self.loans.bytes()
+    /// Takes `want` bytes or more on loan; less when there is not that much. The runs taken.
+    pub(crate) fn take(&self, space: &mut Space, want: u64) -> Vec<Run> {
+        self.0.borrow_mut().take(space, want)
     }
 
-    /// Has the index borrow `bytes` at least. `NoSpace` when there is not that much.
-    pub(crate) fn borrow_room(&self, bytes: u64) -> Result<()> {
-        let mut loans = self.loans.0.borrow_mut();
-        let taken = loans.take(&mut self.space.borrow_mut(), bytes);
-        let found: u64 = taken.iter().map(|run| run.bytes).sum();
-        if let Medium::Arena(arena) = &self.medium {
-            // Nothing survives a crash there, so nothing has to be durable first.
-            taken.into_iter().for_each(|run| _ = arena.give_back(run));
-        }
-        if found >= bytes {
-            return Ok(());
-        }
-        let text = match loans.possible {
-            true => {
-                "the pool is full on this target, index and data; remove something or extend it"
-            }
-            false => "the pool's index tier is full on this target; remove something or extend it",
-        };
-        Err(Error::new(Code::NoSpace, text))
-    }
-}
-
-impl PoolShard {
-    /// Bytes on loan that the index can do without.
-    fn surplus_bytes(&self) -> u64 {
-        let used = self.state.borrow().index.scm_bytes + self.core.promised.bytes();
-        let step = step_bytes(self.core.space.borrow().bytes());
-        let spare = self.core.scm_limit().saturating_sub(used + step);
-        spare.min(self.core.loans.bytes())
+    /// The last loans of `bytes` at most, so that others remain.
+    pub(crate) fn surplus(&self, bytes: u64) -> Vec<Run> {
+        self.0.borrow().surplus(bytes)
     }
 
-    /// The index has become smaller: what it has on loan may go back.
-    pub(crate) fn return_if_due(&self) {
-        if self.core.loans.bytes() == 0 || self.is_closed() {
-            return;
-        }
-        let surplus = self.surplus_bytes();
-        let step = step_bytes(self.core.space.borrow().bytes());
-        let all = surplus >= self.core.loans.bytes();
-        if surplus < STEPS_RETURNED * step && !(all && surplus > 0) {
-            return;
-        }
-        if let Medium::Arena(_) = self.core.medium {
-            let mut loans = self.core.loans.0.borrow_mut();
-            for loan in loans.surplus(surplus) {
-                loans.end(loan.run);
-                self.core.space.borrow_mut().give_back(loan.run);
-            }
-            return;
-        }
-        let now = self.core.env.now();
-        let refused = self.core.loans.0.borrow().refused;
-        if refused.is_none_or(|refused| now >= refused + RETRY_PAUSE) {
-            self.begin_checkpoint();
-        }
+    /// No longer on loan.
+    pub(crate) fn end(&self, run: Run) {
+        self.0.borrow_mut().end(run);
     }
 
-    /// Before a checkpoint: what the index can do without gets its room in the data area again.
-    pub(crate) async fn begin_returns(&self) {
-        let Medium::File(file) = &self.core.medium else { return };
-        let surplus = self.core.loans.0.borrow().surplus(self.surplus_bytes());
-        for loan in surplus {
-            let run = loan.run;
-            if let Err(error) = file.allocate(run.at, run.bytes).await {
-                tracing::debug!(pool = %self.pool, %error, "room on loan cannot return yet");
-                self.core.loans.0.borrow_mut().refused = Some(self.core.env.now());
-                return;
-            }
-            // The index may have grown meanwhile.
-            if self.surplus_bytes() < run.bytes {
-                return;
-            }
-            let mut loans = self.core.loans.0.borrow_mut();
-            loans.end(run);
-            loans.returning.push(run);
-            self.core.space.borrow_mut().free_in_tables(run);
-        }
-        self.core.loans.0.borrow_mut().refused = None;
+    /// No longer on loan, but not free before the next table is durable.
+    pub(crate) fn begin_return(&self, run: Run) {
+        let mut loans = self.0.borrow_mut();
+        loans.end(run);
+        loans.returning.push(run);
     }
 
-    /// What the table of this moment is to say of loans.
-    pub(crate) fn loans_named(&self) -> Named {
-        self.core.loans.0.borrow().named()
+    /// It is free.
+    pub(crate) fn returned(&self, run: Run) {
+        self.0.borrow_mut().returning.retain(|other| *other != run);
     }
 
-    /// That table is durable.
-    pub(crate) async fn loans_durable(self: &Rc<PoolShard>, named: Named) {
-        for run in named.returning {
-            self.core.loans.0.borrow_mut().returning.retain(|other| *other != run);
-            self.core.space.borrow_mut().give_back(run);
-        }
-        let Medium::File(file) = &self.core.medium else { return };
-        for run in named.loans {
-            let is_new = |loan: &Loan| loan.run == run && !loan.is_hole;
-            if !self.core.loans.0.borrow().loans.iter().any(is_new) {
-                continue;
-            }
-            if let Err(error) = file.discard(run.at, run.bytes).await {
-                // The index counts on it all the same: what the file system lacks it will say.
-                tracing::debug!(pool = %self.pool, %error, "room on loan stays in the data area");
-                return;
-            }
-            let mut loans = self.core.loans.0.borrow_mut();
-            loans
-                .loans
-                .iter_mut()
-                .filter(|loan| loan.run == run)
-                .for_each(|loan| loan.is_hole = true);
-        }
+    /// When the file system last had no room for blocks that were to return.
+    pub(crate) fn refused(&self) -> Option<Duration> {
+        self.0.borrow().refused
+    }
+
+    /// The file system had no room for such blocks, or has some again.
+    pub(crate) fn note_refused(&self, refused: Option<Duration>) {
+        self.0.borrow_mut().refused = refused;
+    }
+
+    /// What a table of this moment says.
+    pub(crate) fn named(&self) -> Named {
+        self.0.borrow().named()
+    }
+
+    /// True when blocks are on loan and still have their room in the data area.
+    pub(crate) fn has_room(&self, run: Run) -> bool {
+        self.0.borrow().loans.iter().any(|loan| loan.run == run && !loan.is_hole)
+    }
+
+    /// They have it no more.
+    pub(crate) fn gave_room(&self, run: Run) {
+        let mut loans = self.0.borrow_mut();
+        loans.loans.iter_mut().filter(|loan| loan.run == run).for_each(|loan| loan.is_hole = true);
     }
 }

@@ -28,9 +28,10 @@ use serde::{Deserialize, Serialize};
 use types::{Code, ContId, Error, Result, Unit};
 use wire::header::crc;
 
+use crate::blocks::{BLOCK_BYTES, Run};
 use crate::index::page::{PageId, PagePlace};
 use crate::log::table_ref::PlaceDf;
-use crate::space::{BLOCK_BYTES, ReadGuard, Run, Space};
+use crate::space::{ReadGuard, Space};
 
 const MAGIC: [u8; 4] = *b"AZKP";
 /// Version of pages and tables. 1: first release with checkpoints (0.2).

@@ -16,80 +16,15 @@ use std::fmt;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 
-use env::{AlignedBuf, Env, File};
+use env::AlignedBuf;
 use futures_util::future::join_all;
 use smallvec::SmallVec;
 use types::{Code, CsumKind, Error, Result};
-use wire::footprint::Brings;
-use wire::obj::UpdateValue;
 
-use crate::arena::Arena;
-use crate::data_cache::DataCache;
-use crate::index::cost;
-use crate::loans::Lending;
-use crate::log::wal::Unsynced;
+use crate::blocks::{BLOCK_BYTES, Run};
+use crate::data_area::{Core, Medium};
+use crate::needs::Needs;
 use crate::segments::Segments;
-use crate::space::{BLOCK_BYTES, Run, Space};
-
-/// Where the data area is.
-pub(crate) enum Medium {
-    Arena(Arena),
-    /// In a file or a part of a device.
-    File(Rc<dyn File>),
-}
-
-impl fmt::Debug for Medium {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Medium::Arena(_) => "Arena",
-            Medium::File(_) => "File",
-        })
-    }
-}
-
-/// What payloads and readers of a shard share.
-pub(crate) struct Core {
-    pub env: Env,
-    pub medium: Medium,
-    pub space: Rc<RefCell<Space>>,
-    /// Of devices; in memory nothing is kept twice.
-    pub cache: Rc<DataCache>,
-    /// What the index may count without borrowing, bytes.
-    pub scm_bytes: u64,
-    pub loans: Lending,
-    pub promised: Promised,
-    /// Smaller values go into the index and the log, bytes.
-    pub inline_bytes_max: u64,
-    /// Small extents are joined in the background.
-    pub aggregate: bool,
-    pub activity: Activity,
-    pub unsynced: Unsynced,
-}
-
-/// Reads and updates that somebody waits for: background work yields while their count moves.
-#[derive(Default)]
-pub(crate) struct Activity(Cell<u64>);
-
-impl Activity {
-    pub(crate) fn note(&self) {
-        self.0.set(self.0.get() + 1);
-    }
-
-    /// How many so far.
-    pub(crate) fn count(&self) -> u64 {
-        self.0.get()
-    }
-}
-
-/// What of the index's memory is promised to payloads that are not applied yet.
-#[derive(Default)]
-pub(crate) struct Promised(Cell<u64>);
-
-impl Promised {
-    pub(crate) fn bytes(&self) -> u64 {
-        self.0.get()
-    }
-}
 
 /// A piece of the bulk.
 #[derive(Debug)]
@@ -191,7 +126,7 @@ impl Payload {
             if missing > 0 {
                 core.borrow_room(missing)?;
             }
-            core.promised.0.set(core.promised.bytes() + scm);
+            core.promised.add(scm);
             payload.scm_reserved.set(scm);
         }
         for value in &needs.values {
@@ -421,8 +356,7 @@ impl Payload {
                 space.keep(run);
             }
         }
-        let promised = &self.core.promised.0;
-        promised.set(promised.get() - self.scm_reserved.take());
+        self.core.promised.end(self.scm_reserved.take());
     }
 
     /// The same; what is left are the pieces and sums.
@@ -435,8 +369,7 @@ impl Payload {
 
 impl Drop for Payload {
     fn drop(&mut self) {
-        let promised = &self.core.promised.0;
-        promised.set(promised.get() - self.scm_reserved.get());
+        self.core.promised.end(self.scm_reserved.get());
     }
 }
 
@@ -460,61 +393,5 @@ fn room_for(core: &Core, run: Run) -> Result<Option<AlignedBuf>> {
             buf.set_len(run.bytes as usize);
             Ok(Some(buf))
         }
-    }
-}
-
-/// What updates need.
-#[derive(Debug, Default)]
-pub(crate) struct Needs {
-    /// Memory of the index beside that of values in the bulk, bytes.
-    scm_bytes: u64,
-    /// Values in the bulk, in its order.
-    values: SmallVec<[ValueSize; 1]>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct ValueSize {
-    bytes: u64,
-    /// `None`: a single value.
-    record_bytes: Option<u32>,
-}
-
-impl Needs {
-    /// Adds what an operation brings, whose sizes and ranges are possible.
-    pub(crate) fn add(&mut self, brings: &Brings<'_>) {
-        let Brings::Values { dkey, iods } = brings else { return };
-        // A write may cut an extent in two and add one.
-        let extents = |count: usize| count as u64 * 2 * cost::EXTENT;
-        self.scm_bytes += cost::OBJECT + cost::DKEY + dkey.len() as u64;
-        for iod in *iods {
-            self.scm_bytes += cost::AKEY + iod.akey.len() as u64;
-            match &iod.value {
-                UpdateValue::Inline(bytes) => self.scm_bytes += bytes.len() as u64,
-                UpdateValue::Single { bytes } => {
-                    self.values.push(ValueSize { bytes: *bytes, record_bytes: None });
-                }
-                UpdateValue::Array { record_bytes, recxs } => {
-                    self.scm_bytes += extents(recxs.len());
-                    self.values.extend(recxs.iter().map(|recx| ValueSize {
-                        bytes: recx.count * *record_bytes as u64,
-                        record_bytes: Some(*record_bytes),
-                    }));
-                }
-                UpdateValue::Zero { recxs, .. } => self.scm_bytes += extents(recxs.len()),
-                UpdateValue::PunchRecords { .. } => {}
-                UpdateValue::Coded { stripes, .. } => {
-                    self.scm_bytes += extents(stripes.len()) + stripes.len() as u64 * cost::RUN;
-                }
-            }
-        }
-    }
-
-    /// An upper bound of the index memory that the updates add, bytes.
-    fn scm_bytes(&self, inline_bytes_max: u64) -> u64 {
-        let of = |value: &ValueSize| match value.bytes < inline_bytes_max {
-            true => value.bytes,
-            false => cost::RUN,
-        };
-        self.scm_bytes + self.values.iter().map(of).sum::<u64>()
     }
 }

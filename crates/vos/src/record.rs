@@ -12,8 +12,7 @@ use types::{ClientId, Code, ContId, CsumKind, Epoch, Error, HostProcess, Result,
 use wire::cell::Stripe;
 use wire::obj::{TxId, TxOutcome};
 
-use crate::index::lost::LostPlaceDf;
-use crate::scrub::ScrubProgress;
+use crate::scrub_progress::ScrubProgress;
 use crate::sums::{BadMark, RegionDf, SumPolicy};
 
 /// Version of all records. 1: milestone 1, the whole state in the log. 2: joined extents, sums of
@@ -38,6 +37,30 @@ pub(crate) struct BlockSumsDf<'a> {
     /// Block after block.
     #[serde(with = "serde_bytes", borrow)]
     pub sums: &'a [u8],
+}
+
+/// Where a page was that was given up; see `index::lost`.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct LostPlaceDf<'a> {
+    #[serde(borrow)]
+    pub what: LostWhatDf<'a>,
+    pub is_open: bool,
+}
+
+/// What it held.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) enum LostWhatDf<'a> {
+    Bucket {
+        prefix: u64,
+        depth: u8,
+    },
+    Part {
+        unit: Unit,
+        #[serde(with = "serde_bytes", borrow)]
+        start: &'a [u8],
+        #[serde(with = "serde_bytes", borrow)]
+        end: Option<&'a [u8]>,
+    },
 }
 
 /// A copy that aggregation has made.

@@ -1,7 +1,6 @@
 //! Bytes of every record, and what damage makes of them.
 
 use super::*;
-use crate::index::lost::LostWhatDf;
 
 /// Every kind of record and change, with its bytes.
 fn golden() -> Vec<(RecordDf<'static>, Vec<u8>)> {

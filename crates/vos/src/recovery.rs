@@ -16,13 +16,14 @@ use types::{Code, Error, Result};
 use wire::obj::TxOutcome;
 
 use crate::Lsn;
+use crate::blocks::Run;
 use crate::contents::Contents;
 use crate::index::page::{PageId, PagePlace};
 use crate::index::{Container, rollback, touch};
 use crate::log::wal::{HeadDf, Replayed};
 use crate::pages::{PageStore, decode};
 use crate::record::{ChangeDf, InstallDf, RecordDf, decode_first};
-use crate::space::{Run, Space};
+use crate::space::Space;
 use crate::table;
 
 /// Log bytes of a group, about.

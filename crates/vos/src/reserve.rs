@@ -22,10 +22,10 @@ use std::time::Duration;
 
 use types::{Code, Error, Result};
 
+use crate::blocks::Run;
 use crate::log::spares::SPARES_KEPT;
 use crate::log::wal::SEGMENT_BYTES;
 use crate::shard::PoolShard;
-use crate::space::Run;
 
 /// Room for pages kept beside what the next checkpoint may need: this share of the pool, within these
 /// bounds, bytes. It is what requests under way may make dirty, and what removing goes on with.

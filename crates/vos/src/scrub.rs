@@ -6,38 +6,20 @@
 use std::collections::BTreeSet;
 
 use env::AlignedBuf;
-use serde::{Deserialize, Serialize};
 use types::{Code, ContId, CsumKind, Error, Key, Result, Unit};
 
 use crate::Lsn;
+use crate::blocks::{BLOCK_BYTES, Run};
+use crate::data_area::{Core, Medium};
 use crate::index::extent::Place;
 use crate::index::object::{DkeyName, Object};
 use crate::index::slot::{AkeyRef, Single};
-use crate::payload::{Core, Medium};
 use crate::record::RecordDf;
+use crate::scrub_progress::ScrubProgress;
 use crate::shard::PoolShard;
-use crate::space::{BLOCK_BYTES, ReadGuard, Run};
-use crate::sums::BadMark;
+use crate::space::ReadGuard;
+use crate::sums::{BadMark, differing};
 use crate::volume::stripe::STRIPE_BYTES;
-
-/// Where a shard's scrubber is; survives restarts.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct ScrubProgress {
-    /// A pass is under way.
-    pub under_way: bool,
-    /// Where it goes on.
-    pub next_block: u64,
-    /// Damaged blocks it has met.
-    pub bad_count: u64,
-    /// Full passes.
-    pub passes: u64,
-    /// When the last pass began, nanoseconds since 1970.
-    pub begin_ns: u64,
-    /// When the last full pass ended, nanoseconds since 1970.
-    pub end_ns: u64,
-    /// Damaged blocks that the last full pass met.
-    pub end_bad_count: u64,
-}
 
 /// What a step found.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -336,16 +318,6 @@ async fn read(core: &Core, run: Run) -> Result<AlignedBuf> {
         return Err(Error::new(Code::Io, "the data file is shorter than its index says"));
     }
     Ok(buf)
-}
-
-/// Blocks of `data` that differ from their sums.
-pub(crate) fn differing(kind: CsumKind, first: u64, data: &[u8], sums: &[u8]) -> Vec<u64> {
-    data.chunks(BLOCK_BYTES as usize)
-        .zip(sums.chunks(kind.width()))
-        .enumerate()
-        .filter(|(_, (block, sum))| !codec::matches(kind, block, sum))
-        .map(|(at, _)| first + at as u64)
-        .collect()
 }
 
 /// A device that gives nothing of so much around a block is not one with a lost sector: it is gone. Data devices take turns in units of this size.

@@ -18,10 +18,11 @@ use types::{Code, ContId, CsumKind, Error, Result, Unit};
 use wire::cell::{NamedPart, Stripe};
 use wire::obj::BulkSums;
 
+use crate::blocks::{BLOCK_BYTES, Run};
+use crate::data_area::{Core, Medium};
 use crate::data_cache::{DataCache, ENTRY_BYTES_MAX, Loaded, Owner};
-use crate::payload::{Core, Medium};
-use crate::scrub::differing;
-use crate::space::{BLOCK_BYTES, ReadGuard, Run, Space};
+use crate::space::{ReadGuard, Space};
+use crate::sums::differing;
 
 /// Zeros to send where nothing was written.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];

@@ -11,23 +11,25 @@ use wire::HeldBatch;
 use wire::obj::{ObjectList, Op, PoolShardStat, ReadCheck, Sums, TxId, TxOutcome};
 
 use crate::at_work::AtWork;
+use crate::blocks::Run;
 use crate::contents::{Contents, pieces_df, sums_df};
+use crate::data_area::Core;
 use crate::figures::Figures;
 use crate::fold::FoldNotes;
 use crate::index::{Effects, bucket};
 use crate::log::wal::Wal;
 use crate::lost::DamagedPages;
 use crate::pages::PageStore;
-use crate::payload::{BlockSums, Core, Payload, Piece};
+use crate::payload::{BlockSums, Payload, Piece};
 use crate::record::{self, ApplyDf, ChangeDf, OriginDf, OrphanChange, RecordDf};
 use crate::reserve::Room;
 use crate::residency::{Cache, Loads, RECLAIM_COUNT};
-use crate::space::{Run, Space};
+use crate::space::Space;
 use crate::summary::Summary;
 use crate::sums::SumPolicy;
 use crate::unsettled::Settling;
 use crate::view::View;
-use crate::{Lsn, changes, check};
+use crate::{Lsn, changes};
 
 /// Settings of a shard, fixed when it is made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -475,7 +477,7 @@ impl PoolShard {
     /// `Moved` for a dkey that is to be looked for in another unit; `TxRestart` for a read check; `Exist`, `NonExist`, `NotEmpty` for conditions; `Inval` for a
     /// value of another kind or record size. Nothing is changed.
     pub fn check(&self, cont: ContId, checks: &[ReadCheck<'_>], ops: &[Op<'_>]) -> Result<()> {
-        check::check(&self.view(cont)?, checks, ops)
+        self.view(cont)?.check_each(checks, ops, |_| Ok(()))
     }
 
     /// Applies the updates and punches among `ops` at `epoch`, with one log record. To be called

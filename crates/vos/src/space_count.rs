@@ -10,11 +10,12 @@ use std::rc::Rc;
 
 use types::{Code, ContId, Error, Key, Result, Unit};
 
+use crate::blocks::BLOCK_BYTES;
 use crate::index::residency::claim_garbage;
 use crate::pages::decode;
 use crate::record::RecordDf;
 use crate::shard::PoolShard;
-use crate::space::{BLOCK_BYTES, BlockChange, Space};
+use crate::space::{BlockChange, Space};
 
 /// Runs of blocks in one record at most.
 const RUNS_MAX: usize = 1024;

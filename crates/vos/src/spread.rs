@@ -11,13 +11,15 @@ use wire::walk::walk;
 
 use crate::index::Container;
 use crate::index::slot::AkeyRef;
-use crate::view::View;
+
+/// A container as it is now (zero), or was at the epoch of a snapshot.
+pub(crate) type Look<'a> = (&'a Container, Epoch);
 
 /// `Moved` when a dkey that checks name is to be looked for in another unit; `ops` are those of the batch.
-pub(crate) fn check_reads(view: &View<'_>, checks: &[ReadCheck<'_>], ops: &[Op<'_>]) -> Result<()> {
+pub(crate) fn check_reads(look: Look<'_>, checks: &[ReadCheck<'_>], ops: &[Op<'_>]) -> Result<()> {
     for check in checks.iter().filter(|check| check.unit.object.spreads()) {
         if let ReadScope::Dkey(dkey) | ReadScope::Akey(dkey, _) = check.of {
-            require_named(view, check.unit, dkey, ops)?;
+            require_named(look, check.unit, dkey, ops)?;
         }
     }
     Ok(())
@@ -25,20 +27,20 @@ pub(crate) fn check_reads(view: &View<'_>, checks: &[ReadCheck<'_>], ops: &[Op<'
 
 /// The same for what an op names, or lists.
 #[inline]
-pub(crate) fn check_op(view: &View<'_>, op: &Op<'_>, ops: &[Op<'_>]) -> Result<()> {
+pub(crate) fn check_op(look: Look<'_>, op: &Op<'_>, ops: &[Op<'_>]) -> Result<()> {
     match op.oid().spreads() {
-        true => check_names(view, op, ops),
+        true => check_names(look, op, ops),
         false => Ok(()),
     }
 }
 
-fn check_names(view: &View<'_>, op: &Op<'_>, ops: &[Op<'_>]) -> Result<()> {
+fn check_names(look: Look<'_>, op: &Op<'_>, ops: &[Op<'_>]) -> Result<()> {
     let (unit, touched) = (op.unit(), op.footprint());
     if let Reads::List { scope: ListScope::Dkeys { hash_range, .. }, anchor, .. } = touched.reads {
         // An anchor is a byte and the name that was given last.
         let from = hash_range.0.max(anchor.get(1..).map_or(0, hash::bytes));
         return match from <= hash_range.1 {
-            true => require(view, unit, (from, hash_range.1), ops),
+            true => require(look, unit, (from, hash_range.1), ops),
             false => Ok(()),
         };
     }
@@ -47,32 +49,32 @@ fn check_names(view: &View<'_>, op: &Op<'_>, ops: &[Op<'_>]) -> Result<()> {
         return Ok(());
     }
     match touched.extent() {
-        Extent::Dkey(dkey) => require_named(view, unit, dkey, ops),
+        Extent::Dkey(dkey) => require_named(look, unit, dkey, ops),
         Extent::Dkeys(dkeys) => {
-            dkeys.iter().try_for_each(|dkey| require_named(view, unit, dkey, ops))
+            dkeys.iter().try_for_each(|dkey| require_named(look, unit, dkey, ops))
         }
         Extent::Nothing | Extent::Existence | Extent::All => Ok(()),
     }
 }
 
-fn require_named(view: &View<'_>, unit: Unit, dkey: &[u8], ops: &[Op<'_>]) -> Result<()> {
+fn require_named(look: Look<'_>, unit: Unit, dkey: &[u8], ops: &[Op<'_>]) -> Result<()> {
     match dkey == MARKER {
         true => Ok(()),
-        false => require(view, unit, (hash::bytes(dkey), hash::bytes(dkey)), ops),
+        false => require(look, unit, (hash::bytes(dkey), hash::bytes(dkey)), ops),
     }
 }
 
-fn require(view: &View<'_>, unit: Unit, range: (u64, u64), ops: &[Op<'_>]) -> Result<()> {
+fn require(look: Look<'_>, unit: Unit, range: (u64, u64), ops: &[Op<'_>]) -> Result<()> {
     // What comes to a unit comes with the note that it does.
     let brought = if unit.group > 0 { walk(ops).find_map(|op| note_in(op, unit)) } else { None };
-    let spread = brought.or_else(|| spread_of(&view.cont, unit, view.at));
+    let spread = brought.or_else(|| spread_of(look.0, unit, look.1));
     match has_all(spread, unit.group == 0, range) {
         true => Ok(()),
         false => Err(Error::bare(Code::Moved)),
     }
 }
 
-/// Looks at all that [`check_op`] and [`View::wants_to_spread`] look at.
+/// Looks at all that [`check_op`] and [`View::wants_to_spread`](crate::View::wants_to_spread) look at.
 pub(crate) fn touch(cont: &Container, at: Epoch, checks: &[ReadCheck<'_>], ops: &[Op<'_>]) {
     let of_ops = walk(ops).map(Op::unit);
     let units = of_ops.chain(checks.iter().map(|check| check.unit));
@@ -112,7 +114,8 @@ pub(crate) fn moved_at(cont: &Container, unit: Unit, at: Epoch) -> Epoch {
     marker.and_then(|marker| marker.akey(REACHED)).map_or(Epoch::ZERO, |value| value.epoch())
 }
 
-fn spread_of(cont: &Container, unit: Unit, at: Epoch) -> Option<Spread> {
+/// How far the dkeys of an object have moved, as a unit knows it.
+pub(crate) fn spread_of(cont: &Container, unit: Unit, at: Epoch) -> Option<Spread> {
     match cont.object_at(unit, at)?.dkey(MARKER)?.akey(REACHED)? {
         AkeyRef::Inline(_, raw) => Spread::decode(raw),
         _ => None,
@@ -122,24 +125,4 @@ fn spread_of(cont: &Container, unit: Unit, at: Epoch) -> Option<Spread> {
 /// True when dkeys have begun to move from a unit.
 pub(crate) fn has_begun(cont: &Container, unit: Unit) -> bool {
     unit.object.spreads() && unit.group == 0 && spread_of(cont, unit, Epoch::ZERO).is_some()
-}
-
-impl View<'_> {
-    /// How far the dkeys of an object have moved, as this unit knows it.
-    pub fn spread(&self, unit: Unit) -> Option<Spread> {
-        spread_of(&self.cont, unit, self.at)
-    }
-
-    /// True for the first unit of an object that is to spread, or to go on with it.
-    pub fn wants_to_spread(&self, unit: Unit) -> bool {
-        let Some(keys_max) = unit.object.small_keys_max() else { return false };
-        let Some(object) = self.object(unit).filter(|_| unit.group == 0 && !unit.is_cell()) else {
-            return false;
-        };
-        match self.spread(unit) {
-            Some(spread) => !spread.is_over(),
-            // The marker is none of them.
-            None => object.facts().dkey_count > keys_max + 1,
-        }
-    }
 }

@@ -12,7 +12,7 @@ use wire::walk::walk;
 
 use crate::changes;
 use crate::locks::{self, Claim};
-use crate::payload::Needs;
+use crate::needs::Needs;
 
 /// What is known of a batch before anything that is stored is looked at.
 #[derive(Debug)]

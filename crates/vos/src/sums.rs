@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use types::CsumKind;
 use types::sums::SUM_CHUNK_BYTES;
 
-use crate::space::{BLOCK_BYTES, Run};
+use crate::blocks::{BLOCK_BYTES, Run};
 
 /// Blocks of a region.
 pub(crate) const REGION_BLOCKS: u64 = 1024;
@@ -379,6 +379,16 @@ impl SumTable {
         }
         true
     }
+}
+
+/// Blocks of `data` that differ from their sums.
+pub(crate) fn differing(kind: CsumKind, first: u64, data: &[u8], sums: &[u8]) -> Vec<u64> {
+    data.chunks(BLOCK_BYTES as usize)
+        .zip(sums.chunks(kind.width()))
+        .enumerate()
+        .filter(|(_, (block, sum))| !codec::matches(kind, block, sum))
+        .map(|(at, _)| first + at as u64)
+        .collect()
 }
 
 #[cfg(test)]

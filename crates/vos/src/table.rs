@@ -10,6 +10,7 @@ use std::rc::Rc;
 use serde::{Deserialize, Serialize};
 use types::{Code, ContId, Epoch, Error, Key, Result, Unit};
 
+use crate::blocks::Run;
 use crate::contents::Contents;
 use crate::index::bucket::Bucket;
 use crate::index::object::Object;
@@ -21,7 +22,7 @@ use crate::loans;
 use crate::log::table_ref::{PlaceDf, TableRefDf};
 use crate::pages::{PageIdDf, PageStore, decode, encode};
 use crate::record::VersionsDf;
-use crate::space::{Run, Space};
+use crate::space::Space;
 use crate::sums::SumPolicy;
 
 /// Size of a piece, bytes.

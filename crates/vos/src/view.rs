@@ -8,17 +8,20 @@ use std::rc::Rc;
 
 use types::{Code, Epoch, Error, Key, ObjType, Result, Unit, limits};
 use wire::obj::{
-    ARRAY_RECORD, BEYOND, Cond, FetchIod, FetchWant, Fetched, FetchedIod, ObjectStat, QueryFlags,
-    Recx, Tail,
+    ARRAY_RECORD, BEYOND, Cond, FetchIod, FetchWant, Fetched, FetchedIod, ObjectStat, Op,
+    QueryFlags, ReadCheck, Recx, Tail,
 };
+use wire::spread::Spread;
+use wire::walk::walk;
 
 use crate::check;
+use crate::data_area::Core;
 use crate::index::Container;
 use crate::index::at::{ArrayRef, ObjectAt};
 use crate::index::extent::{ArrayValue, ReadPart};
 use crate::index::slot::{AkeyRef, DkeyRef};
-use crate::payload::Core;
 use crate::segments::{CodedPart, Segments};
+use crate::spread;
 
 /// A look at one container between two changes; nothing may be awaited while it lives.
 pub struct View<'a> {
@@ -120,6 +123,35 @@ impl FoundOwned {
 impl View<'_> {
     pub(crate) fn object(&self, unit: Unit) -> Option<ObjectAt<'_>> {
         self.cont.object_at(unit, self.at)
+    }
+
+    /// Checks a batch, and has `each` look at every op for itself, all in one pass; returns what it looked at. In the order in which things may be wrong: `Moved`
+    /// for what is to be looked for in another unit, `TxRestart` for what was read, the first condition that does not hold, and
+    /// the first error of `each`. It is called for ops whose conditions hold, and those before, too. A snapshot has places only: it does not change, and conditions
+    /// of fetches are met where they are read.
+    pub fn check_each<'o, 'a>(
+        &self,
+        checks: &[ReadCheck<'_>],
+        ops: &'o [Op<'a>],
+        mut each: impl FnMut(&'o Op<'a>) -> Result<()>,
+    ) -> Result<()> {
+        spread::check_reads((&self.cont, self.at), checks, ops)?;
+        let has_changed = |check: &ReadCheck<'_>| check::epoch_of(&self.cont, check) != check.seen;
+        let mut wrong = match checks.iter().any(has_changed) {
+            true => Err(Error::bare(Code::TxRestart)),
+            false => Ok(()),
+        };
+        let mut looked = Ok(());
+        for (at, op) in walk(ops).enumerate() {
+            spread::check_op((&self.cont, self.at), op, ops)?;
+            if wrong.is_ok() && self.at == Epoch::ZERO {
+                wrong = check::check_op(&self.cont, op, &ops[..at]);
+            }
+            if wrong.is_ok() && looked.is_ok() {
+                looked = each(op);
+            }
+        }
+        wrong.and(looked)
     }
 
     /// Reads akeys of a dkey. Values that belong in the bulk are added to `segments`, in order.
@@ -279,6 +311,24 @@ impl View<'_> {
         self.object(unit).is_some()
     }
 
+    /// How far the dkeys of an object have moved, as this unit knows it.
+    pub fn spread(&self, unit: Unit) -> Option<Spread> {
+        spread::spread_of(&self.cont, unit, self.at)
+    }
+
+    /// True for the first unit of an object that is to spread, or to go on with it.
+    pub fn wants_to_spread(&self, unit: Unit) -> bool {
+        let Some(keys_max) = unit.object.small_keys_max() else { return false };
+        let Some(object) = self.object(unit).filter(|_| unit.group == 0 && !unit.is_cell()) else {
+            return false;
+        };
+        match self.spread(unit) {
+            Some(spread) => !spread.is_over(),
+            // The marker is none of them.
+            None => object.facts().dkey_count > keys_max + 1,
+        }
+    }
+
     /// Facts about an object; all zero when it is not here.
     pub fn stat(&self, unit: Unit) -> ObjectStat {
         let Some(object) = self.object(unit) else { return ObjectStat::default() };
@@ -356,7 +406,7 @@ fn holes_of(array: ArrayRef<'_>, recxs: &[Recx]) -> Result<Vec<Recx>> {
             let (bytes, hole) = match part {
                 ReadPart::Inline(data) => (data.len() as u64, false),
                 ReadPart::Blocks(run) => (run.bytes, false),
-                ReadPart::Zero(bytes) | ReadPart::Coded(_, crate::space::Run { bytes, .. }) => {
+                ReadPart::Zero(bytes) | ReadPart::Coded(_, crate::blocks::Run { bytes, .. }) => {
                     (bytes, false)
                 }
                 ReadPart::Hole(bytes) => (bytes, true),

@@ -14,7 +14,7 @@ const SHARED: [(&str, &str); 4] = [
     // What all of the store's steps work on. They are short, and nothing is awaited in one.
     ("crates/vos/src/shard.rs", "state"),
     // The allocator of the data area, which payloads, readers, the log and recovery share.
-    ("crates/vos/src/payload.rs", "space"),
+    ("crates/vos/src/data_area.rs", "space"),
     ("crates/vos/src/recovery.rs", "space"),
     // The same of the page area.
     ("crates/vos/src/pages.rs", "space"),

@@ -12,9 +12,10 @@ use wire::cell::Stripe;
 
 use super::past::PastValue;
 use super::{Effects, cost};
+use crate::blocks::Run;
 use crate::index::ordered::OrdMap;
 use crate::index::versions::Versions;
-use crate::space::{BlockChange, Run};
+use crate::space::BlockChange;
 
 /// Inline neighbours are joined up to this size, bytes.
 const JOINED_BYTES_MAX: usize = 2048;
@@ -335,14 +336,14 @@ impl ArrayValue {
             for (cut, is_inside) in
                 [(at + left * record, left > 0), (at + skip * record, right > 0)]
             {
-                if is_inside && !cut.is_multiple_of(crate::space::BLOCK_BYTES) {
-                    effects.blocks.push(BlockChange::Ref(cut / crate::space::BLOCK_BYTES));
+                if is_inside && !cut.is_multiple_of(crate::blocks::BLOCK_BYTES) {
+                    effects.blocks.push(BlockChange::Ref(cut / crate::blocks::BLOCK_BYTES));
                 }
             }
         } else if let Place::Blocks(at) = extent.place {
             let whole = Run { at, bytes: extent.count * record };
             let left_end = Run { at, bytes: left * record }.end_block();
-            let right_first = (at + skip * record) / crate::space::BLOCK_BYTES;
+            let right_first = (at + skip * record) / crate::blocks::BLOCK_BYTES;
             let gap_first = if left > 0 { left_end } else { whole.first_block() };
             let gap_end = if right > 0 { right_first } else { whole.end_block() };
             if gap_first < gap_end {

@@ -12,8 +12,8 @@ use super::bucket::Scope;
 use super::extent::{ArrayValue, Place};
 use super::slot::{Akey, AkeyRef};
 use super::{Container, Effects, Index};
+use crate::blocks::BLOCK_BYTES;
 use crate::index::versions::Versions;
-use crate::space::BLOCK_BYTES;
 
 /// Groups end at multiples of this, bytes: the chunk of a file, and what one I/O should be.
 pub(crate) const WINDOW_BYTES: u64 = 1 << 20;

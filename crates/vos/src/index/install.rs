@@ -17,10 +17,10 @@ use super::object::{Object, Position};
 use super::past::{Facts, Kept, Life, Order, Past, PastDkey, PastValue, drop_if_empty};
 use super::slot::{AkeyRef, DkeyRef, Single};
 use super::{Container, Effects, Index, cost, new_value, places_blocks};
+use crate::blocks::Run;
 use crate::change_df::each_fresh_run;
 use crate::index::versions::Versions;
 use crate::record::{InstallDf, TouchDf};
-use crate::space::Run;
 
 /// Numbers about an object, now and at the times that snapshots see.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -10,12 +10,12 @@
 //!
 //! Blocks of the data area that the page named stay in use: which ones they were only it knew.
 
-use serde::{Deserialize, Serialize};
 use types::{ContId, Key, Unit};
 
 use super::bucket::{Container, hash_of};
 use super::page::{Counts, Delta, Ledger, Page, PageId};
 use super::{Effects, Index};
+use crate::record::{LostPlaceDf, LostWhatDf};
 
 /// Where a page was that was given up.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -31,29 +31,6 @@ pub(crate) enum LostWhat {
     Bucket { prefix: u64, depth: u8 },
     /// Dkeys of a large object, by their places in its order.
     Part { unit: Unit, start: Key, end: Option<Key> },
-}
-
-/// Its durable form.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(crate) struct LostPlaceDf<'a> {
-    #[serde(borrow)]
-    pub what: LostWhatDf<'a>,
-    pub is_open: bool,
-}
-
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(crate) enum LostWhatDf<'a> {
-    Bucket {
-        prefix: u64,
-        depth: u8,
-    },
-    Part {
-        unit: Unit,
-        #[serde(with = "serde_bytes", borrow)]
-        start: &'a [u8],
-        #[serde(with = "serde_bytes", borrow)]
-        end: Option<&'a [u8]>,
-    },
 }
 
 impl LostPlace {

@@ -28,9 +28,10 @@ use std::rc::Rc;
 
 use types::{ContId, Epoch, Key, Unit};
 
+use crate::blocks::Run;
 use crate::index::versions::Versions;
 use crate::record::{ChangeDf, PlaceDf};
-use crate::space::{BlockChange, Run};
+use crate::space::BlockChange;
 use crate::sums::SumPolicy;
 pub(crate) use bucket::Container;
 use bucket::Scope;

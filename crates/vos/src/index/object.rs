@@ -477,7 +477,7 @@ impl Object {
     }
 
     /// Every run of the data area it touches, its past included.
-    pub(crate) fn runs(&self, each: &mut impl FnMut(crate::space::Run)) {
+    pub(crate) fn runs(&self, each: &mut impl FnMut(crate::blocks::Run)) {
         for (_, dkey) in self.dkeys() {
             for (_, value) in dkey.akeys() {
                 value.runs(&mut *each);

@@ -18,7 +18,7 @@ use std::collections::VecDeque;
 use smallvec::SmallVec;
 use types::{ContId, Key, Unit};
 
-use crate::space::{BLOCK_BYTES, Run};
+use crate::blocks::{BLOCK_BYTES, Run};
 
 /// What a page holds, counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

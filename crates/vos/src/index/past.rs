@@ -26,10 +26,10 @@ use super::extent::Place;
 use super::object::{Object, Position};
 use super::slot::Single;
 use super::{Effects, cost};
+use crate::blocks::Run;
 use crate::index::ordered::{OrdMap, Range};
 use crate::index::versions::Versions;
 use crate::record::SweepAtDf;
-use crate::space::Run;
 
 /// Place of a dkey in its object's order: hash or number, then bytes.
 pub(crate) type Order = (u64, Key);

@@ -14,7 +14,8 @@ use super::object::{Object, Position};
 use super::past::Order;
 use super::slot::{AkeyRef, DkeyRef, NewValue, Single};
 use super::{Container, Effects, Index};
-use crate::space::{BlockChange, Run};
+use crate::blocks::Run;
+use crate::space::BlockChange;
 
 /// What one slice of a rollback came to.
 pub(crate) struct Step {

@@ -13,8 +13,8 @@ use super::at::{ArrayRef, OldArray, OldDkey};
 use super::extent::{ArrayValue, Place};
 use super::past::PastValue;
 use super::{Effects, cost};
+use crate::blocks::Run;
 use crate::index::ordered::{OrdMap, Range};
-use crate::space::Run;
 
 /// Largest value of the packed form, bytes: above, copying on change costs more than it saves.
 const ONE_VALUE_BYTES_MAX: usize = 4096;

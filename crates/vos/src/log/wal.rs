@@ -36,6 +36,7 @@ use crate::log::spares::{SPARES_KEPT, Spares};
 use crate::log::table_ref::TableRefDf;
 use crate::sealed;
 use crate::space::Space;
+use crate::unsynced::Unsynced;
 
 /// Least size of a segment, bytes.
 pub(crate) const SEGMENT_BYTES: u64 = 16 << 20;
@@ -137,16 +138,6 @@ struct Figures {
 pub(crate) struct DataSync {
     pub file: Rc<dyn File>,
     pub unsynced: Unsynced,
-}
-
-/// Something was written to the data area that the device may not hold yet. The log syncs it before the next batch, which may name it.
-#[derive(Clone, Default)]
-pub(crate) struct Unsynced(Rc<Cell<bool>>);
-
-impl Unsynced {
-    pub(crate) fn note(&self) {
-        self.0.set(true);
-    }
 }
 
 pub(crate) struct Wal {
@@ -500,7 +491,7 @@ impl Wal {
         let (buf, padded, sum, last, since, unsynced) = {
             let mut state = self.state.borrow_mut();
             // Of a later batch at most: what this one names was written before its records.
-            let unsynced = self.data.unsynced.0.take();
+            let unsynced = self.data.unsynced.take();
             let since = state.pending_since;
             let (body, record_count) = match state.full.pop_front() {
                 Some(batch) => batch,

@@ -7,11 +7,11 @@ use types::{ContId, DkeyKind, Epoch, Oid, PoolId, Result, Unit};
 use wire::obj::{ListScope, Op};
 
 use super::Severity;
+use crate::blocks::{BLOCK_BYTES, Run};
 use crate::index::extent;
 use crate::index::slot::AkeyRef;
 use crate::segments::Segments;
 use crate::shard::PoolShard;
-use crate::space::{BLOCK_BYTES, Run};
 
 /// Dkeys looked at between two awaits.
 const PAGE_COUNT: u32 = 512;

@@ -43,8 +43,9 @@ use serde::{Deserialize, Serialize};
 use types::{Code, Error, Result};
 use wire::header::crc;
 
+use crate::blocks::{BLOCK_BYTES, Run};
 use crate::sealed;
-use crate::space::{BLOCK_BYTES, Run, Space};
+use crate::space::Space;
 
 /// Unit of allocation of a volume, bytes.
 const UNIT_BYTES: u64 = 1 << 20;
