@@ -149,7 +149,13 @@ impl Target {
                 if !self.is_member(&map, unit) || !placement::is_live(self.id, &map) {
                     return Err(Error::bare(Code::Stale));
                 }
-                let image = ctx.shard.dkey_image(cont, unit, dkey).await?;
+                let image = ctx.shard.dkey_image(cont, unit, dkey).await;
+                if image.as_ref().is_err_and(is_damage) && !unit.is_cell() && self.leads(&ctx, unit)
+                {
+                    // Whoever suspects the key waits for that, changes wait for the suspicion, and no reader may come.
+                    self.mend_soon(&ctx, Spot::new(cont, unit, dkey, b""));
+                }
+                let image = image?;
                 let bytes = image.len() as u64;
                 if bytes <= bytes_max {
                     *bulk = image;
