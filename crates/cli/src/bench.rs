@@ -191,6 +191,9 @@ struct MdArgs {
 /// Hold a system of its own against this machine's tmpfs, and both against the project's goals
 #[derive(Args, Debug)]
 struct SuiteArgs {
+    /// Only these parts: growth (directories with many files), rounds (against tmpfs and bare exchanges), protected (copies and codes against neither)
+    #[arg(long, value_delimiter = ',', value_name = "PART,...")]
+    only: Vec<suite::Part>,
     /// Rounds of alternation
     #[arg(long, default_value_t = 3)]
     rounds: u32,
@@ -234,7 +237,12 @@ pub fn run(session: &Session, args: &BenchArgs) -> Outcome {
 }
 
 fn run_suite(session: &Session, args: &SuiteArgs) -> Outcome {
+    let parts = match args.only.is_empty() {
+        true => suite::Part::ALL.to_vec(),
+        false => args.only.clone(),
+    };
     let options = suite::Options {
+        parts,
         rounds: args.rounds,
         processes: args.processes,
         scale: args.scale,

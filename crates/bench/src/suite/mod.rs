@@ -1,7 +1,8 @@
 //! `make bench`: what the project promises of its speed, measured on this machine in one run.
 //!
 //! The suite starts systems of its own (one engine, two targets, durability `memory`) on
-//! `/dev/shm` and holds them against the kernel's tmpfs there, through the very same pattern code.
+//! `/dev/shm` and holds them against the kernel's tmpfs there, through the very same pattern code. What copies and codes cost is seen on
+//! another one, of three engines, by turns with the class that has neither.
 //! Absolute rates mean little on a shared machine, so every promise is a ratio of two runs of
 //! the same round: rounds alternate between the sides, and of the rounds' ratios the median
 //! counts. A measurement that fails is reported and does not stop the others.
@@ -10,6 +11,7 @@ pub(crate) mod bed;
 pub(crate) mod collect;
 mod growth;
 pub(crate) mod hop;
+mod protected;
 mod rounds;
 mod stream;
 pub(crate) mod verdict;
@@ -27,10 +29,50 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 use types::{Error, Result};
 
+/// A part of the suite, with a system of its own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Part {
+    /// Directories with many files.
+    Growth,
+    /// Files and metadata against tmpfs and bare exchanges, in shared memory and over TCP.
+    Rounds,
+    /// Copies and codes against the class without them.
+    Protected,
+}
+
+impl Part {
+    /// In the order in which they are run.
+    pub const ALL: [Part; 3] = [Part::Growth, Part::Rounds, Part::Protected];
+
+    /// As the options of the command have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Part::Growth => "growth",
+            Part::Rounds => "rounds",
+            Part::Protected => "protected",
+        }
+    }
+}
+
+impl std::str::FromStr for Part {
+    type Err = Error;
+
+    /// `Inval`, naming the parts there are.
+    fn from_str(text: &str) -> Result<Part> {
+        let found = Part::ALL.into_iter().find(|part| part.name() == text);
+        found.ok_or_else(|| {
+            Error::inval(format!("{text}: want one of {}", Part::ALL.map(Part::name).join(", ")))
+        })
+    }
+}
+
 /// What to measure, and how long.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
+    /// What of the suite, at least one part.
+    pub parts: Vec<Part>,
     /// Rounds of alternation, at least 1.
     pub rounds: u32,
     /// Client processes, at least 2.
@@ -48,6 +90,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Options {
         Options {
+            parts: Part::ALL.to_vec(),
             rounds: 3,
             processes: 2,
             scale: 1.0,
@@ -61,6 +104,9 @@ impl Default for Options {
 impl Options {
     /// `Inval`, naming the option, when these make no run.
     pub fn check(&self) -> Result<()> {
+        if self.parts.is_empty() {
+            return Err(Error::inval("parts: want one at least"));
+        }
         if self.rounds == 0 || self.rounds > 1000 {
             return Err(Error::inval("rounds: want 1 to 1,000"));
         }
@@ -115,19 +161,26 @@ pub fn run(options: &Options, binary: &Path, out: &mut dyn Write) -> Result<Repo
     let machine = Machine::here();
     say(out, &header(options, &machine))?;
     let mut all = Collector::default();
-    // A system of its own: memory that an earlier benchmark freed would be used again unseen.
-    let bed = Bed::start(&options.dir, binary)?;
-    all.put("up seconds", "s", bed.up_seconds());
-    growth::measure(options, &bed, &mut all, out)?;
-    drop(bed);
-    let bed = Bed::start(&options.dir, binary)?;
-    all.put("up seconds", "s", bed.up_seconds());
-    rounds::measure(options, &bed, &mut all, out)?;
-    match idle_percent(&bed, options) {
-        Ok(percent) => all.put("idle cpu", "%", percent),
-        Err(error) => all.fail("idle cpu", &error),
+    let has = |part| options.parts.contains(&part);
+    // Each has a system of its own: memory that an earlier benchmark freed would be used again unseen.
+    if has(Part::Growth) {
+        let bed = Bed::start(&options.dir, binary)?;
+        all.put("up seconds", "s", bed.up_seconds());
+        growth::measure(options, &bed, &mut all, out)?;
     }
-    let verdicts = verdict::judge(&all);
+    if has(Part::Rounds) {
+        let bed = Bed::start(&options.dir, binary)?;
+        all.put("up seconds", "s", bed.up_seconds());
+        rounds::measure(options, &bed, &mut all, out)?;
+        match idle_percent(&bed, options) {
+            Ok(percent) => all.put("idle cpu", "%", percent),
+            Err(error) => all.fail("idle cpu", &error),
+        }
+    }
+    if has(Part::Protected) {
+        protected::measure(options, binary, &mut all, out)?;
+    }
+    let verdicts = verdict::judge(&options.parts, &all);
     let (figures, failures) = all.into_parts();
     let report =
         Report { options: options.clone(), machine, started_s, figures, verdicts, failures };
@@ -163,7 +216,7 @@ fn idle_percent(bed: &Bed, options: &Options) -> Result<f64> {
 fn header(options: &Options, machine: &Machine) -> String {
     let mut text = format!(
         "azekura {} on {} x {}, {} memory, kernel {}\n\
-         {} rounds, {} client processes, 1 engine with 2 targets, durability memory, yardstick {}",
+         {} rounds, {} client processes, 1 engine with 2 targets (copies: 3 with 1), durability memory, yardstick {}",
         machine.version,
         machine.cpu_count,
         machine.cpu,
@@ -204,6 +257,7 @@ mod tests {
     fn nonsense_is_refused_by_name() {
         Options::default().check().unwrap();
         for (options, word) in [
+            (Options { parts: Vec::new(), ..Options::default() }, "parts"),
             (Options { rounds: 0, ..Options::default() }, "rounds"),
             (Options { processes: 1, ..Options::default() }, "processes"),
             (Options { scale: 0.0, ..Options::default() }, "scale"),
@@ -214,12 +268,21 @@ mod tests {
     }
 
     #[test]
+    fn parts_are_known_by_their_names() {
+        for part in Part::ALL {
+            assert_eq!(part.name().parse::<Part>().unwrap(), part);
+        }
+        let error = "copies".parse::<Part>().unwrap_err().to_string();
+        assert!(error.contains("copies") && error.contains("protected"), "{error}");
+    }
+
+    #[test]
     fn results_are_written_where_asked_and_read_back() {
         let dir = tempfile::tempdir().unwrap();
         let mut all = Collector::default();
         all.put("up seconds", "s", 0.3);
         all.fail("idle cpu", &Error::inval("no"));
-        let verdicts = verdict::judge(&all);
+        let verdicts = verdict::judge(&Part::ALL, &all);
         let (figures, failures) = all.into_parts();
         let report = Report {
             options: Options::default(),

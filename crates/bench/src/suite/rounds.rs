@@ -223,7 +223,7 @@ fn in_flight(
 }
 
 /// What an operation costs each of the two sides.
-fn put_sides(figure: &str, result: &PhaseResult, all: &mut Collector) {
+pub fn put_sides(figure: &str, result: &PhaseResult, all: &mut Collector) {
     all.put(&format!("{figure} client cpu"), "µs/op", result.client_cpu_us_per_op);
     if let Some(cpu) = result.server_cpu_us_per_op {
         all.put(&format!("{figure} engine cpu"), "µs/op", cpu);

@@ -1,5 +1,6 @@
 //! What is promised, and whether it was kept: one table of goals, applied to the figures.
 
+use super::Part;
 use super::collect::Collector;
 use crate::report::Spread;
 use crate::svg::{Share, Shares};
@@ -67,9 +68,45 @@ enum Source {
 /// the CPU hold less of a large index, whatever its shape. Anything that searches is far above.
 const GROWTH_MAX: f64 = 1.25;
 
-/// What is promised: name, unit, goal, and the figures it is judged by.
-fn goals() -> Vec<(&'static str, &'static str, Goal, Source)> {
-    use Goal::{AtLeast, AtMost, Below};
+/// Name, unit, goal, and the figures it is judged by.
+type Promise = (&'static str, &'static str, Goal, Source);
+
+/// What is promised of directories with many files.
+fn growth_goals() -> Vec<Promise> {
+    use Goal::AtMost;
+    use Source::{Figure, Ratio};
+    vec![
+        (
+            "CPU of create, full / empty directory",
+            "x",
+            AtMost(GROWTH_MAX),
+            Ratio("cpu create full", "cpu create empty"),
+        ),
+        (
+            "CPU of stat, full / empty directory",
+            "x",
+            AtMost(GROWTH_MAX),
+            Ratio("cpu stat full", "cpu stat empty"),
+        ),
+        (
+            "CPU of read, full / empty directory",
+            "x",
+            AtMost(GROWTH_MAX),
+            Ratio("cpu read full", "cpu read empty"),
+        ),
+        (
+            "CPU of remove, full / empty directory",
+            "x",
+            AtMost(GROWTH_MAX),
+            Ratio("cpu remove full", "cpu remove empty"),
+        ),
+        ("memory per empty file", "bytes", AtMost(400.0), Figure("memory per file")),
+    ]
+}
+
+/// What is promised of files and metadata without copies.
+fn goals() -> Vec<Promise> {
+    use Goal::{AtLeast, Below};
     use Source::{Figure, Ratio};
     vec![
         (
@@ -151,41 +188,16 @@ fn goals() -> Vec<(&'static str, &'static str, Goal, Source)> {
             AtLeast(1.1),
             Ratio("io 1m read dfs", "io 1m read one target"),
         ),
-        (
-            "CPU of create, full / empty directory",
-            "x",
-            AtMost(GROWTH_MAX),
-            Ratio("cpu create full", "cpu create empty"),
-        ),
-        (
-            "CPU of stat, full / empty directory",
-            "x",
-            AtMost(GROWTH_MAX),
-            Ratio("cpu stat full", "cpu stat empty"),
-        ),
-        (
-            "CPU of read, full / empty directory",
-            "x",
-            AtMost(GROWTH_MAX),
-            Ratio("cpu read full", "cpu read empty"),
-        ),
-        (
-            "CPU of remove, full / empty directory",
-            "x",
-            AtMost(GROWTH_MAX),
-            Ratio("cpu remove full", "cpu remove empty"),
-        ),
         ("md easy stat / bare hop", "x", AtLeast(0.5), Ratio("md easy stat dfs", "bare hop")),
         ("md easy create / bare hop", "x", AtLeast(0.4), Ratio("md easy create dfs", "bare hop")),
         ("md easy remove / bare hop", "x", AtLeast(0.45), Ratio("md easy remove dfs", "bare hop")),
-        ("memory per empty file", "bytes", AtMost(400.0), Figure("memory per file")),
         ("CPU of an idle system", "%", Below(1.0), Figure("idle cpu")),
         ("azekura up answers", "s", Below(2.0), Figure("up seconds")),
     ]
 }
 
 /// What is promised over TCP.
-fn tcp_goals() -> Vec<(&'static str, &'static str, Goal, Source)> {
+fn tcp_goals() -> Vec<Promise> {
     let mut goals = Vec::new();
     let mut at_least = |name, limit, over, under| {
         goals.push((name, "x", Goal::AtLeast(limit), Source::Ratio(over, under)));
@@ -221,8 +233,41 @@ fn tcp_goals() -> Vec<(&'static str, &'static str, Goal, Source)> {
     goals
 }
 
-fn all_goals() -> impl Iterator<Item = (&'static str, &'static str, Goal, Source)> {
-    goals().into_iter().chain(tcp_goals())
+/// What is promised of copies and codes: shares of what the class without them reaches.
+fn protected_goals() -> Vec<Promise> {
+    let mut goals = Vec::new();
+    let mut at_least = |name, limit, over, under| {
+        goals.push((name, "x", Goal::AtLeast(limit), Source::Ratio(over, under)));
+    };
+    let (easy, read) = ("io 1m write SX", "io 1m read SX");
+    at_least("1 MiB write, RP_2GX / SX", 0.45, "io 1m write RP_2GX", easy);
+    at_least("1 MiB write, RP_3GX / SX", 0.3, "io 1m write RP_3GX", easy);
+    at_least("1 MiB write, EC_2P1GX / SX", 0.6, "io 1m write EC_2P1GX", easy);
+    at_least("1 MiB read, RP_2GX / SX", 0.95, "io 1m read RP_2GX", read);
+    at_least("1 MiB read, RP_3GX / SX", 0.95, "io 1m read RP_3GX", read);
+    at_least("1 MiB read, EC_2P1GX / SX", 0.95, "io 1m read EC_2P1GX", read);
+    let hard = "io hard write SX";
+    at_least("IOR-hard write, RP_2GX / SX", 0.4, "io hard write RP_2GX", hard);
+    at_least("IOR-hard write, RP_3GX / SX", 0.27, "io hard write RP_3GX", hard);
+    at_least("IOR-hard write, EC_2P1GX / SX", 0.47, "io hard write EC_2P1GX", hard);
+    let small = "io 4k write SX";
+    at_least("4 KiB write, RP_2GX / SX", 0.4, "io 4k write RP_2GX", small);
+    at_least("4 KiB write, RP_3GX / SX", 0.28, "io 4k write RP_3GX", small);
+    at_least("create, RP_2GX / SX", 0.45, "md create RP_2GX", "md create SX");
+    at_least("stat, RP_2GX / SX", 0.95, "md stat RP_2GX", "md stat SX");
+    at_least("open and close, RP_2GX / SX", 0.95, "md read RP_2GX", "md read SX");
+    at_least("remove, RP_2GX / SX", 0.45, "md remove RP_2GX", "md remove SX");
+    let cpu = Source::Ratio("md create RP_2GX engine cpu", "md create SX engine cpu");
+    goals.push(("engines' CPU of a create, RP_2GX / SX", "x", Goal::AtMost(2.2), cpu));
+    goals
+}
+
+fn goals_of(part: Part) -> Vec<Promise> {
+    match part {
+        Part::Growth => growth_goals(),
+        Part::Rounds => goals().into_iter().chain(tcp_goals()).collect(),
+        Part::Protected => protected_goals(),
+    }
 }
 
 /// How the promises were kept, as a picture.
@@ -249,16 +294,16 @@ pub fn picture(verdicts: &[Verdict]) -> Shares {
     }
 }
 
-/// Applies the goals. A promise without figures counts as broken.
-pub fn judge(all: &Collector) -> Vec<Verdict> {
-    let apply = |(name, unit, goal, source): (&str, &str, Goal, Source)| {
+/// Applies the goals of these parts. A promise without figures counts as broken.
+pub fn judge(parts: &[Part], all: &Collector) -> Vec<Verdict> {
+    let apply = |(name, unit, goal, source): Promise| {
         let values = match source {
             Source::Figure(figure) => all.values(figure).to_vec(),
             Source::Ratio(over, under) => all.ratios(over, under),
         };
         Verdict::of(name, unit, goal, &values)
     };
-    all_goals().map(apply).collect()
+    parts.iter().flat_map(|part| goals_of(*part)).map(apply).collect()
 }
 
 /// The promises, for people.
@@ -292,7 +337,7 @@ pub fn table(verdicts: &[Verdict]) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::suite::{growth, rounds};
+    use crate::suite::{growth, protected, rounds};
 
     #[test]
     fn the_median_of_the_rounds_decides() {
@@ -302,7 +347,7 @@ mod tests {
             all.put("md easy create tmpfs", "op/s", tmpfs);
         }
         all.put("idle cpu", "%", 1.0);
-        let verdicts = judge(&all);
+        let verdicts = judge(&Part::ALL, &all);
         let of = |name: &str| verdicts.iter().find(|v| v.name == name).unwrap();
         let create = of("md easy create / tmpfs");
         assert!(create.reached);
@@ -318,7 +363,8 @@ mod tests {
         let mut fed = vec!["idle cpu".to_string(), "up seconds".to_string()];
         fed.extend(rounds::figure_names());
         fed.extend(growth::figure_names());
-        for (name, _, _, source) in all_goals() {
+        fed.extend(protected::figure_names());
+        for (name, _, _, source) in Part::ALL.into_iter().flat_map(goals_of) {
             let needs = match source {
                 Source::Figure(figure) => vec![figure],
                 Source::Ratio(over, under) => vec![over, under],
