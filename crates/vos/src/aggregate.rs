@@ -40,8 +40,29 @@ const REST_FACTOR: u32 = 4;
 /// Below this share of free space nothing is copied.
 const FREE_SHARE: u64 = 64;
 
+impl PoolShard {
+    /// Looks at small extents in the background, if there are any and there is room.
+    pub(crate) fn aggregate_if_due(&self) {
+        let due = self.core.aggregate
+            && !self.room.is_short()
+            && !self.state.borrow().fragments.is_empty();
+        if due && !self.is_closed() && self.aggregating.begin() {
+            self.core.env.spawn(run(self.me.clone()));
+        }
+    }
+
+    /// Joins small extents of all arrays noted for it now, however young and whatever else goes
+    /// on. `Io` when the device fails. For tests, tools and before measurements.
+    pub async fn aggregate(&self) -> Result<()> {
+        match self.me.upgrade() {
+            Some(me) => pass(&me, 0, false).await,
+            None => Ok(()),
+        }
+    }
+}
+
 /// The background task: lives while there is something to look at.
-pub(crate) async fn run(shard: Weak<PoolShard>) {
+async fn run(shard: Weak<PoolShard>) {
     loop {
         let Some(env) = shard.upgrade().map(|shard| shard.core.env.clone()) else { return };
         // timer: extents are joined when they have been left alone for some ticks.
@@ -60,7 +81,7 @@ pub(crate) async fn run(shard: Weak<PoolShard>) {
 }
 
 /// Looks at everything noted that is old enough.
-pub(crate) async fn pass(shard: &Rc<PoolShard>, age: u64, gently: bool) -> Result<()> {
+async fn pass(shard: &Rc<PoolShard>, age: u64, gently: bool) -> Result<()> {
     let mut looked_at = 0;
     let mut extents = 0;
     loop {

@@ -30,27 +30,15 @@ use crate::loans::{self, Named};
 use crate::log::wal::Wal;
 use crate::pages::{PageIdDf, PageStore, encode};
 use crate::record::{RecordDf, encode_into};
-use crate::shard::PoolShard;
+use crate::shard::{PoolShard, RECLAIM_COUNT};
 use crate::table::{self, TableDf};
 
-/// A log of this length is worth a checkpoint, and of a small pool one of this share of it, but no
-/// shorter one than that, bytes.
-const LOG_BYTES_MAX: u64 = 256 << 20;
-const LOG_SHARE: u64 = 8;
-const LOG_BYTES_MIN: u64 = 32 << 20;
 /// Images being written at a time.
 const WRITES_MAX: usize = 8;
 /// Regions of sums of blocks taken between two looks at other work.
 const SUM_REGIONS: usize = 64;
-/// Dkeys released between two looks at other work.
-const RECLAIM_COUNT: usize = 2000;
 /// Slices of burial before the moment; what is left is released at once.
 const RECLAIM_SLICES_MAX: usize = 10_000;
-
-/// True when a log is worth a checkpoint, in a pool of `pool_bytes` on this target.
-pub(crate) fn is_due(log_bytes: u64, pool_bytes: u64) -> bool {
-    log_bytes > (pool_bytes / LOG_SHARE).clamp(LOG_BYTES_MIN, LOG_BYTES_MAX)
-}
 
 type Written = LocalBoxFuture<'static, (u32, PageId, Result<PagePlace>)>;
 
@@ -65,10 +53,27 @@ struct Work {
     freed: Vec<Run>,
 }
 
+impl PoolShard {
+    /// Writes a checkpoint now, however short the log is; returns when the old part of the log is
+    /// gone. One that runs already ends first. No effect for `memory`. `Closed` after the end.
+    pub async fn checkpoint(&self) -> Result<()> {
+        let (Some(_), Some(me)) = (&self.wal, self.me.upgrade()) else { return Ok(()) };
+        let may_begin = || self.is_closed() || self.checkpointing.begin();
+        self.progress.until(may_begin).await;
+        // Whoever opens it again has the log to itself.
+        if self.is_closed() {
+            return Err(Error::new(Code::Closed, "the shard is closed"));
+        }
+        let result = checkpoint(&me).await;
+        self.checkpoint_ended();
+        result
+    }
+}
+
 /// Runs in the background; clears the shard's flag at the end.
 pub(crate) async fn run_beside(shard: Rc<PoolShard>) {
     let result = checkpoint(&shard).await;
-    shard.note_checkpoint(result.is_err());
+    shard.room.note_end(result.is_err().then(|| shard.core.env.now()));
     shard.checkpoint_ended();
     shard.return_if_due();
     if let Err(error) = result {
@@ -97,7 +102,7 @@ pub(crate) async fn checkpoint(shard: &Rc<PoolShard>) -> Result<()> {
             work.freed.extend(shard.replace_table(table_runs));
             pages.free(&work.freed);
             shard.loans_durable(work.loans).await;
-            shard.count_checkpoint(began);
+            shard.figures.count_checkpoint(&shard.core.env, began);
             shard.make_room();
             Ok(())
         }

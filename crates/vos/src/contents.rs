@@ -207,6 +207,11 @@ impl Contents {
         self.prepared.insert(tx, part);
     }
 
+    /// Container and batch of a held transaction.
+    pub(crate) fn prepared_batch(&self, tx: TxId) -> Option<(ContId, Rc<HeldBatch>)> {
+        self.prepared.get(&tx).map(|part| (part.cont, part.batch.clone()))
+    }
+
     /// True when these locks keep a batch from being carried out.
     pub(crate) fn is_held_by(&self, locks: &LockTable, cont: ContId, batch: &Summary) -> bool {
         batch.claims.iter().any(|claim| {

@@ -22,8 +22,18 @@ const DELAY: Duration = Duration::from_secs(1);
 /// Most bytes of one discard: devices do nothing else meanwhile.
 const DISCARD_BYTES_MAX: u64 = 64 << 20;
 
+impl PoolShard {
+    /// Blocks were freed: some time later the devices are told, if that is worth it.
+    pub(crate) fn discard_if_due(&self) {
+        let is_due = self.core.space.borrow().collects_freed() && !self.is_closed();
+        if is_due && self.discarding.begin() {
+            self.core.env.spawn(run(self.me.clone()));
+        }
+    }
+}
+
 /// The background task: discards until nothing is left that is worth it.
-pub(crate) async fn run(shard: Weak<PoolShard>) {
+async fn run(shard: Weak<PoolShard>) {
     loop {
         let Some(env) = shard.upgrade().map(|shard| shard.core.env.clone()) else { return };
         // timer: freed runs gather.

@@ -3,14 +3,11 @@
 //! To readers nothing changes, so no epoch does: the records stay what they were, in another place. That is why a member
 //! that was away cannot tell by epochs what was folded meanwhile, and gets keys with cells whole.
 
-use std::cell::RefCell;
 use std::collections::BTreeSet;
 
 use types::{ContId, Epoch, Result, Unit, limits};
 use wire::cell::{CELL_NAME_BYTES, Stripe, StripeOf};
-use wire::footprint::{Brings, Changes};
-use wire::obj::{Cond, Op, TxId, UpdateValue};
-use wire::walk::walk;
+use wire::obj::{Cond, Op};
 
 use crate::Lsn;
 use crate::index::extent::{ArrayValue, Place};
@@ -19,7 +16,7 @@ use crate::index::past::PastValue;
 use crate::index::slot::AkeyRef;
 use crate::index::versions::Versions;
 use crate::payload::Payload;
-use crate::record::{ChangeDf, PlaceDf, RecordDf};
+use crate::record::RecordDf;
 use crate::shard::PoolShard;
 
 /// A stripe that can be folded.
@@ -33,10 +30,6 @@ pub struct Foldable {
     /// Records of the stripe.
     pub count: u64,
 }
-
-/// Dkeys under which something may be folded, in order.
-#[derive(Default)]
-pub(crate) struct FoldNotes(RefCell<BTreeSet<(ContId, Unit, Vec<u8>)>>);
 
 impl ArrayValue {
     /// Stripes that can be folded, with their versions.
@@ -61,72 +54,19 @@ impl ArrayValue {
 }
 
 impl PoolShard {
-    /// Notes what an op writes, if that is of a class with an erasure code.
-    pub(crate) fn note_fold(&self, cont: ContId, op: &Op<'_>) {
-        let unit = op.unit();
-        if unit.is_cell() || unit.object.cells().is_none() {
-            return;
-        }
-        let at = op.footprint();
-        if let Brings::Values { dkey, iods } = at.brings
-            && iods.iter().any(|iod| !matches!(iod.value, UpdateValue::Coded { .. }))
-        {
-            self.note_fold_of(cont, unit, dkey);
-        }
-        // Of an image that was installed.
-        if let Changes::Dkeys(dkeys) = at.changes {
-            dkeys.iter().for_each(|dkey| self.note_fold_of(cont, unit, dkey));
-        }
-    }
-
-    /// Notes what follows from a change beside it, before it is logged: that its unit is of a group of several members, and what may be
-    /// folded.
-    pub(crate) fn note_change(&self, cont: ContId, change: &ChangeDf<'_>) {
-        let (unit, dkey) = change.place();
-        if unit.object.is_alone() {
-            return;
-        }
-        self.note_copies(unit);
-        let may_be_folded = match change {
-            ChangeDf::Records { place: PlaceDf::Coded(_), .. } => false,
-            ChangeDf::Single { .. }
-            | ChangeDf::SingleRuns { .. }
-            | ChangeDf::Records { .. }
-            | ChangeDf::PunchRecords { .. }
-            // Of an image that was installed.
-            | ChangeDf::PunchDkey { .. } => true,
-            ChangeDf::PunchObj { .. }
-            | ChangeDf::PunchDkeysFrom { .. }
-            | ChangeDf::PunchAkey { .. } => false,
-        };
-        if let Some(dkey) = dkey.filter(|_| may_be_folded)
-            && !unit.is_cell()
-            && unit.object.cells().is_some()
-        {
-            self.note_fold_of(cont, unit, dkey);
-        }
-    }
-
-    /// Notes what a held part writes.
-    pub(crate) fn note_folds_of_part(&self, tx: TxId) {
-        if let Some(part) = self.state.borrow().prepared.get(&tx).filter(|part| part.has_code) {
-            walk(&part.batch.batch().ops).for_each(|op| self.note_fold(part.cont, op));
-        }
-    }
-
     /// Notes a dkey under which something may be folded.
     pub fn note_fold_of(&self, cont: ContId, unit: Unit, dkey: &[u8]) {
-        self.fold_notes.0.borrow_mut().insert((cont, unit, dkey.to_vec()));
+        self.fold_notes.note(cont, unit, dkey);
     }
 
     /// True when something is noted.
     pub fn has_fold_notes(&self) -> bool {
-        !self.fold_notes.0.borrow().is_empty()
+        !self.fold_notes.is_empty()
     }
 
     /// Takes all that is noted: containers, units and dkeys.
     pub fn take_fold_notes(&self) -> BTreeSet<(ContId, Unit, Vec<u8>)> {
-        self.fold_notes.0.take()
+        self.fold_notes.take()
     }
 
     /// Stripes of `cells` data cells under a dkey that can be folded: written whole, and not folded since.

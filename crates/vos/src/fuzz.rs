@@ -67,12 +67,12 @@ pub fn volume_table(bytes: &[u8]) {
 
 /// An image of a dkey, or facts of a unit, from another member.
 pub fn dkey_image(bytes: &[u8]) {
-    crate::image::fuzz(bytes);
+    crate::image_df::fuzz(bytes);
 }
 
 /// Images of a dkey to start from.
 pub fn image_seeds() -> Vec<Vec<u8>> {
-    crate::image::fuzz_seeds()
+    crate::image_df::fuzz_seeds()
 }
 
 /// The records that make a container with a snapshot and install a dkey in it, to start from.

@@ -40,7 +40,7 @@ impl PoolShard {
 }
 
 /// The background task: ends when all that is free was given back.
-pub(crate) async fn run(shard: Weak<PoolShard>) {
+async fn run(shard: Weak<PoolShard>) {
     let mut quiet_ticks = 0;
     let mut before = None;
     loop {

@@ -5,9 +5,11 @@
 //! ([`crate::image`]). What only snapshots see is listed, too.
 
 use types::{Code, ContId, CsumKind, Epoch, Error, Result, Unit, hash};
+use wire::obj::ObjectList;
 
 use crate::blocks::Run;
 use crate::index::at::{ArrayRef, ObjectAt};
+use crate::index::bucket;
 use crate::index::extent::Place;
 use crate::index::slot::{AkeyRef, DkeyRef};
 use crate::record::RecordDf;
@@ -43,12 +45,44 @@ impl PoolShard {
         Ok(())
     }
 
-    /// Notes that a unit is of a group of several members, if it is, before what changes it is logged.
-    pub(crate) fn note_copies(&self, unit: Unit) {
-        if !unit.object.is_alone() && !self.holds_copies() {
-            self.log_record(&RecordDf::HoldsCopies);
-            self.state.borrow_mut().holds_copies = true;
+    /// Up to `max` objects that hold something at the snapshot `at` (zero: now), after `after`, in
+    /// [`Unit::list_order`]. `after` need not be there. Loads what it looks at. Errors: as
+    /// [`PoolShard::view_at`].
+    pub async fn list_objects(
+        &self,
+        cont: ContId,
+        at: Epoch,
+        after: Option<Unit>,
+        max: usize,
+    ) -> Result<ObjectList> {
+        let (max, at_epoch) = (max.max(1), at);
+        self.view_at(cont, at)?;
+        let mut units: Vec<Unit> = Vec::new();
+        let order = |unit: Unit| (bucket::hash_of(unit), unit);
+        let mut from = after.map(order);
+        let mut at = Some(from.map_or(0, |(hash, _)| hash));
+        while let Some(hash) = at {
+            self.ready_bucket(cont, hash).await?;
+            let view = self.view_at(cont, at_epoch)?;
+            let (bucket, next) = view.cont.bucket_at(hash);
+            let inside = |unit: &Unit| next.is_none_or(|next| bucket::hash_of(*unit) < next);
+            let large = view.cont.large_from(bucket.prefix).take_while(inside);
+            let small = bucket.objects.keys().copied();
+            let after =
+                |unit: &Unit| from.is_none_or(|from| order(*unit) > from) && view.has_object(*unit);
+            let mut found: Vec<Unit> = small.chain(large).filter(after).collect();
+            found.sort_unstable_by_key(|&unit| order(unit));
+            let room = max - units.len();
+            if found.len() > room {
+                found.truncate(room);
+                units.extend(found);
+                return Ok(ObjectList { units, complete: false });
+            }
+            units.extend(found);
+            from = None;
+            at = next;
         }
+        Ok(ObjectList { units, complete: true })
     }
 
     /// Up to `max` units of a container after `after` that hold something, now or in a snapshot (or that one may be made of), in

@@ -6,17 +6,12 @@
 
 use std::cmp::Ordering;
 
-use types::{ContId, Epoch, Result, Unit};
+use types::Epoch;
 use wire::cell::Stripe;
 
-use crate::image::{ImageDf, ValueDf};
 use crate::index::extent::Place;
-use crate::index::install::{DkeyContents, each_run};
 use crate::index::past::{Kept, PastValue};
 use crate::index::slot::Single;
-use crate::keys;
-use crate::segments::Segments;
-use crate::shard::PoolShard;
 
 /// How close two members' extents must be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,7 +48,7 @@ pub(crate) struct Told<'a> {
 
 impl<'a> Told<'a> {
     /// What is known here; `read`: its bytes in the data area, if they could be read.
-    fn of(kept: &'a Kept, read: Option<&'a [u8]>) -> Told<'a> {
+    pub(crate) fn of(kept: &'a Kept, read: Option<&'a [u8]>) -> Told<'a> {
         let (kind, record_bytes, start, count, data) = match &kept.value {
             PastValue::Single(Single::Inline(bytes)) => {
                 (Kind::Single, 1, 0, bytes.len() as u64, Some(&bytes[..]))
@@ -94,69 +89,8 @@ impl<'a> Told<'a> {
     }
 }
 
-impl PoolShard {
-    /// True when an image from another member tells of the same changes as are known here, whatever has become of the data here. Two of which one has an update that the
-    /// other has not differ, also where a later one has made them equally new. Reads the data of the key.
-    ///
-    /// Errors: as for [`PoolShard::dkey_image`], but for damage, and `Csum`, `Version` for what is no image.
-    pub async fn tells_the_same(
-        &self,
-        cont: ContId,
-        unit: Unit,
-        dkey: &[u8],
-        image: &[u8],
-        closeness: Closeness,
-    ) -> Result<bool> {
-        keys::check_dkey(unit, dkey)?;
-        let image = ImageDf::decode(image)?;
-        let here = self.contents_of(cont, unit, dkey).await?;
-        let arrays = here.arrays.iter().map(|(akey, epoch)| (&akey[..], *epoch));
-        if (image.unit, image.dkey, image.epoch) != (unit, dkey, here.epoch)
-            || !image.arrays.iter().map(|array| (array.akey, array.epoch)).eq(arrays)
-        {
-            return Ok(false);
-        }
-        let read = self.readable_of(cont, &here).await?;
-        let ours = here.values.iter().zip(&read);
-        let ours = ours.map(|(kept, read)| Told::of(kept, read.as_deref())).collect();
-        let theirs = image.values.iter().map(ValueDf::told).collect();
-        Ok(tell_the_same(ours, theirs, closeness))
-    }
-
-    /// The bytes that each of some values, which were just found, has in the data area; `None` where these are damaged or cannot be read.
-    async fn readable_of(
-        &self,
-        cont: ContId,
-        found: &DkeyContents,
-    ) -> Result<Vec<Option<Vec<u8>>>> {
-        let kind = self.view(cont)?.cont.sums.kind;
-        let mut all: Vec<Option<Segments>> = Vec::with_capacity(found.values.len());
-        for kept in &found.values {
-            let mut segments = Segments::new();
-            segments.kind = kind;
-            let mut pushed = Ok(());
-            each_run(&kept.value, |run| {
-                if pushed.is_ok() {
-                    pushed = segments.push_run(&self.core, run);
-                }
-            });
-            all.push(pushed.is_ok().then_some(segments));
-        }
-        let mut read = Vec::with_capacity(all.len());
-        for segments in all {
-            let Some(mut segments) = segments else {
-                read.push(None);
-                continue;
-            };
-            let is_whole = segments.load().await.is_ok() && segments.damaged().is_empty();
-            read.push(is_whole.then(|| segments.slices().concat()));
-        }
-        Ok(read)
-    }
-}
-
 /// True when two members tell of the same changes.
-fn tell_the_same<'a>(
+pub(crate) fn tell_the_same<'a>(
     mut ours: Vec<Told<'a>>,
     mut theirs: Vec<Told<'a>>,
     closeness: Closeness,

@@ -3,9 +3,6 @@
 //! Whoever owns the shard is called when the first one is found, and decides: what has no copies elsewhere is better
 //! refused, as it is while nothing is done. See [`crate::index::lost`] for what giving up means.
 
-use std::cell::RefCell;
-use std::collections::BTreeSet;
-
 use types::{Code, ContId, Error, Key, Result, Unit};
 
 use crate::Lsn;
@@ -15,43 +12,17 @@ use crate::pages::decode;
 use crate::record::RecordDf;
 use crate::shard::PoolShard;
 
-/// Damaged pages that were found since the shard was opened, or when it was.
-#[derive(Default)]
-pub(crate) struct DamagedPages {
-    found: RefCell<BTreeSet<PageId>>,
-    tell: RefCell<Option<Box<dyn Fn()>>>,
-}
-
-impl DamagedPages {
-    pub(crate) fn new(found: &BTreeSet<PageId>) -> DamagedPages {
-        DamagedPages { found: RefCell::new(found.clone()), tell: RefCell::default() }
-    }
-}
-
 impl PoolShard {
-    /// A page that was read twice is not what it should be.
-    pub(crate) fn note_damaged(&self, id: &PageId) {
-        if self.damaged.found.borrow_mut().insert(id.clone()) {
-            tracing::error!(pool = %self.pool, "{id}: the page of the index is damaged");
-            if let Some(tell) = &*self.damaged.tell.borrow() {
-                tell();
-            }
-        }
-    }
-
     /// Calls `tell` whenever another damaged page is found, and at once when there is one already. It must not use the shard
     /// before it has returned.
     pub fn on_damaged_page(&self, tell: impl Fn() + 'static) {
-        if !self.damaged.found.borrow().is_empty() {
-            tell();
-        }
-        self.damaged.tell.replace(Some(Box::new(tell)));
+        self.damaged.on_found(Box::new(tell));
     }
 
     /// How many damaged pages can be given up: others may have what they hold.
     pub fn pages_to_give_up(&self) -> usize {
         let state = self.state.borrow();
-        let found = self.damaged.found.borrow();
+        let found = self.damaged.known();
         let is_shared = |id: &&PageId| state.index.place_left_by(id).is_some();
         if state.holds_copies { found.iter().filter(is_shared).count() } else { 0 }
     }
@@ -60,9 +31,8 @@ impl PoolShard {
     ///
     /// Errors: those of the log.
     pub async fn give_up_pages(&self) -> Result<Vec<String>> {
-        let found: Vec<PageId> = self.damaged.found.borrow().iter().cloned().collect();
         let mut told = Vec::new();
-        for id in found {
+        for id in self.damaged.known() {
             self.writable()?;
             let left = self.state.borrow().index.place_left_by(&id);
             let Some((cont, place)) = left.filter(|_| self.holds_copies()) else { continue };
@@ -71,7 +41,7 @@ impl PoolShard {
                 state.index.give_up(cont, place, effects);
                 Ok((lsn, ()))
             })?;
-            self.damaged.found.borrow_mut().remove(&id);
+            self.damaged.forget(&id);
             told.push(id.to_string());
         }
         let last = self.wal.as_ref().map_or(Lsn(0), |wal| wal.last());
@@ -169,7 +139,7 @@ impl PoolShard {
             }
         };
         match is_absent {
-            true => self.note_damaged(&id),
+            true => self.damaged.note(self.pool, &id),
             false => self.state.borrow_mut().index.write_anew(&id),
         }
         Ok(1)

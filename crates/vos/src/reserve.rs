@@ -16,13 +16,10 @@
 //! A raw device is ours alone and keeps nothing ahead. A file system that cannot set space aside
 //! (`File::allocate`) makes no promise.
 
-use std::cell::Cell;
 use std::path::Path;
-use std::time::Duration;
 
 use types::{Code, Error, Result};
 
-use crate::blocks::Run;
 use crate::log::spares::SPARES_KEPT;
 use crate::log::wal::SEGMENT_BYTES;
 use crate::shard::PoolShard;
@@ -38,53 +35,6 @@ const OP_BYTES: u64 = 32 << 10;
 const TABLE_BYTES: u64 = 128 << 10;
 /// Less dirty than this is worth no early checkpoint, bytes.
 const DIRTY_BYTES_MIN: u64 = 64 << 10;
-/// So often a full file system is asked again, and a checkpoint that failed is tried again.
-const RETRY_PAUSE: Duration = Duration::from_secs(1);
-
-/// What a shard knows of the room around it.
-#[derive(Debug, Default)]
-pub(crate) struct Room {
-    /// Room is kept ahead at all.
-    pub keeps: bool,
-    /// Less is kept than should be, for want of room.
-    short: Cell<bool>,
-    growing: Cell<bool>,
-    /// When it was last asked for more, and got less.
-    refused: Cell<Option<Duration>>,
-    /// When the last checkpoint failed.
-    failed: Cell<Option<Duration>>,
-    /// Length of the last table, bytes.
-    table_bytes: Cell<u64>,
-    /// What the checkpoint that runs may still write for pages, bytes.
-    checkpoint_bytes: Cell<u64>,
-}
-
-impl Room {
-    /// Something is being set aside.
-    pub(crate) fn is_growing(&self) -> bool {
-        self.growing.get()
-    }
-
-    /// Less is kept than should be.
-    pub(crate) fn is_short(&self) -> bool {
-        self.short.get()
-    }
-
-    /// There is a table there from now on.
-    pub(crate) fn note_table(&self, runs: &[Run]) {
-        self.table_bytes.set(runs.iter().map(|run| run.bytes).sum());
-    }
-
-    /// A checkpoint runs that writes so much for pages at most; 0: it has ended.
-    pub(crate) fn note_checkpoint(&self, bytes: u64) {
-        self.checkpoint_bytes.set(bytes);
-    }
-
-    /// The checkpoint that runs has written this much for a page.
-    pub(crate) fn wrote(&self, bytes: u64) {
-        self.checkpoint_bytes.set(self.checkpoint_bytes.get().saturating_sub(bytes));
-    }
-}
 
 fn full(dir: &Path) -> Error {
     Error::new(
@@ -101,13 +51,13 @@ impl PoolShard {
     /// What the checkpoint that runs may still write for pages, and the next one, bytes.
     fn image_bytes_max(&self) -> u64 {
         let next = self.state.borrow().index.ledger.image_bytes_max();
-        next.saturating_add(self.room.checkpoint_bytes.get())
+        next.saturating_add(self.room.checkpoint_bytes())
     }
 
     /// What a table may take, bytes, about: sums of blocks are nearly all of a large one.
     fn table_bytes_max(&self) -> u64 {
         let sums = self.core.space.borrow().sums.bytes();
-        let table = self.room.table_bytes.get().max(sums);
+        let table = self.room.table_bytes().max(sums);
         TABLE_BYTES.saturating_add(table).saturating_add(table / 4)
     }
 
@@ -168,34 +118,30 @@ impl PoolShard {
 
     /// Sets aside in the background what the next checkpoint may need.
     pub(crate) fn keep_reserve(&self) {
-        if !self.room.keeps || self.is_closed() || self.room.growing.get() {
+        if !self.room.keeps || self.is_closed() || self.room.is_growing() {
             return;
         }
         if self.keeps_reserve() {
-            self.room.short.set(false);
+            self.room.note_enough();
             return;
         }
         let want = self.image_bytes_max() + self.table_bytes_max() + self.kept_bytes();
-        let pause = |refused: Duration| self.core.env.now() < refused + RETRY_PAUSE;
-        if self.room.refused.get().is_some_and(pause) {
-            self.room.short.set(true);
+        if self.room.refused_lately(self.core.env.now()) {
             return;
         }
         let Some(me) = self.me.upgrade() else { return };
-        self.room.growing.set(true);
+        self.room.begin_growing();
         self.core.env.spawn(async move {
             if let (Some(wal), Some(pages)) = (&me.wal, &me.pages) {
                 let outcome = pages.set_aside(want).await.and(wal.spares.set_aside(SPARES_KEPT).await);
-                me.room.refused.set(outcome.is_err().then(|| me.core.env.now()));
-                let short = outcome.as_ref().is_err_and(|error| error.code == Code::NoSpace);
-                let was_short = me.room.short.replace(short);
+                let is_news = me.room.note_asked(&outcome, me.core.env.now());
                 if let Err(error) = outcome
-                    && !was_short
+                    && is_news
                 {
                     tracing::warn!(pool = %me.pool, %error, "less room is kept ahead than should be");
                 }
             }
-            me.room.growing.set(false);
+            me.room.end_growing();
             me.progress.notify();
         });
     }
@@ -203,23 +149,13 @@ impl PoolShard {
     /// True when a checkpoint gives back what is short.
     pub(crate) fn checkpoint_gives_room(&self) -> bool {
         let (Some(wal), Some(pages)) = (&self.wal, &self.pages) else { return false };
-        if !self.room.is_short() || self.checkpoint_failed_lately() {
+        if !self.room.is_short() || self.room.failed_lately(self.core.env.now()) {
             return false;
         }
         let log = wal.spares.count() <= SPARES_KEPT && wal.room_left() < SEGMENT_BYTES / 2;
         let room = pages.headroom().saturating_sub(self.table_bytes_max());
         let dirty = self.state.borrow().index.ledger.dirty_bytes;
         log || dirty > DIRTY_BYTES_MIN && self.image_bytes_max() > room / 2
-    }
-
-    pub(crate) fn checkpoint_failed_lately(&self) -> bool {
-        let pause = |failed: Duration| self.core.env.now() < failed + RETRY_PAUSE;
-        self.room.failed.get().is_some_and(pause)
-    }
-
-    /// A checkpoint has ended well, or not.
-    pub(crate) fn note_checkpoint(&self, failed: bool) {
-        self.room.failed.set(failed.then(|| self.core.env.now()));
     }
 
     /// Has the log ask for a checkpoint when it cannot go on without.

@@ -6,11 +6,8 @@
 //! something else. With nothing absent in the shard it costs one comparison.
 //!
 //! Memory is counted as the index tier counts it ([`crate::index::cost`]), over all shards of a
-//! store ([`Cache`]). Clean pages are forgotten when there is too much; when too much is dirty, a
+//! store ([`crate::index_memory`]). Clean pages are forgotten when there is too much; when too much is dirty, a
 //! checkpoint begins; when that does not keep up, who wants to load waits for it.
-
-use std::cell::{Cell, Ref, RefCell};
-use std::rc::{Rc, Weak};
 
 use env::AlignedBuf;
 use futures_util::stream::{self, StreamExt};
@@ -26,10 +23,13 @@ use crate::pages::decode;
 use crate::shard::PoolShard;
 use crate::summary::Summary;
 use crate::view::View;
-use crate::{Lsn, check, spread};
+use crate::{check, spread};
 
-/// Memory for the index of a target, if nothing else is said, bytes.
-pub const METADATA_CACHE_DEFAULT: u64 = 1 << 30;
+/// A log of this length is worth a checkpoint, and of a small pool one of this share of it, but no
+/// shorter one than that, bytes.
+const LOG_BYTES_MAX: u64 = 256 << 20;
+const LOG_SHARE: u64 = 8;
+const LOG_BYTES_MIN: u64 = 32 << 20;
 /// Over the limit by this share of it, and by this many bytes, who loads waits.
 const OVERDRAFT_SHARE: u64 = 4;
 const OVERDRAFT_BYTES: u64 = 4 << 20;
@@ -42,61 +42,6 @@ const LOOK_MAX: usize = 512;
 const READS_MAX: usize = 32;
 /// Further pages loaded with one that a listing has come to.
 const AHEAD_MAX: usize = 15;
-
-/// Memory of the shards of a store together.
-#[derive(Debug)]
-pub(crate) struct Cache {
-    /// Counted bytes that may be in memory.
-    pub limit_bytes: u64,
-    shards: RefCell<Vec<Weak<PoolShard>>>,
-}
-
-impl Cache {
-    pub(crate) fn new(limit_bytes: u64) -> Rc<Cache> {
-        Rc::new(Cache { limit_bytes, shards: RefCell::default() })
-    }
-
-    pub(crate) fn add(&self, shard: &Rc<PoolShard>) {
-        let mut shards = self.shards.borrow_mut();
-        shards.retain(|shard| shard.strong_count() > 0);
-        shards.push(Rc::downgrade(shard));
-    }
-
-    /// What is in memory in all, and the shard with most of it.
-    fn usage(&self) -> (u64, Option<Rc<PoolShard>>) {
-        let shards = self.shards.borrow();
-        let mut sum = 0;
-        let mut largest: Option<(u64, Rc<PoolShard>)> = None;
-        for shard in shards.iter().filter_map(Weak::upgrade) {
-            let bytes = shard.resident_bytes();
-            sum += bytes;
-            if largest.as_ref().is_none_or(|(most, _)| bytes > *most) {
-                largest = Some((bytes, shard));
-            }
-        }
-        (sum, largest.map(|(_, shard)| shard))
-    }
-}
-
-/// Loads under way in a shard, and who waits for a checkpoint.
-#[derive(Debug, Default)]
-pub(crate) struct Loads {
-    last_ticket: Cell<u64>,
-    /// Tickets of loads under way.
-    active: RefCell<Vec<u64>>,
-}
-
-/// A load under way: its pages are not forgotten.
-struct Ticket<'a> {
-    shard: &'a PoolShard,
-    number: u64,
-}
-
-impl Drop for Ticket<'_> {
-    fn drop(&mut self) {
-        self.shard.loads.active.borrow_mut().retain(|&number| number != self.number);
-    }
-}
 
 impl PoolShard {
     /// True when everything that these checks and ops touch is in memory.
@@ -173,7 +118,7 @@ impl PoolShard {
         if self.is_whole() {
             return Ok(());
         }
-        let ticket = self.take_ticket();
+        let ticket = self.loads.begin();
         loop {
             let mut missing = self.missing(cont, ticket.number, touch)?;
             if missing.is_empty() {
@@ -186,20 +131,13 @@ impl PoolShard {
         }
     }
 
-    /// A container, whatever its stage; `NonExist` when it is not known.
-    pub(crate) fn look(&self, cont: ContId) -> Result<Ref<'_, Container>> {
-        let found = Ref::filter_map(self.state.borrow(), |state| state.index.conts.get(&cont));
-        found.map_err(|_| {
-            Error::new(Code::NonExist, format!("container {cont} is not known to this target"))
-        })
-    }
-
     /// As [`PoolShard::ready`], for the decision of a prepared transaction.
     pub async fn ready_to_decide(&self, tx: TxId) -> Result<()> {
         if self.is_whole() {
             return Ok(());
         }
-        match self.prepared_batch(tx) {
+        let part = self.state.borrow().prepared_batch(tx);
+        match part {
             Some((cont, part)) => {
                 let batch = part.batch();
                 // It has its space, and must not fail any more.
@@ -211,18 +149,6 @@ impl PoolShard {
             }
             None => Ok(()),
         }
-    }
-
-    fn take_ticket(&self) -> Ticket<'_> {
-        let number = self.loads.last_ticket.get() + 1;
-        self.loads.last_ticket.set(number);
-        self.loads.active.borrow_mut().push(number);
-        Ticket { shard: self, number }
-    }
-
-    /// Loads with this number or a later one are under way.
-    fn oldest_ticket(&self) -> u64 {
-        self.loads.active.borrow().iter().min().copied().unwrap_or(u64::MAX)
     }
 
     /// What is absent of what is touched; everything touched is pinned for the load `ticket`.
@@ -276,7 +202,7 @@ impl PoolShard {
 
     /// Loads the bucket of a container that holds a hash.
     pub(crate) async fn ready_bucket(&self, cont: ContId, hash: u64) -> Result<()> {
-        let _ticket = self.take_ticket();
+        let _ticket = self.loads.begin();
         loop {
             let id = {
                 let container = self.look(cont)?;
@@ -284,7 +210,7 @@ impl PoolShard {
                 if !bucket.page.absent {
                     return Ok(());
                 }
-                bucket.page.needs.pin(self.loads.last_ticket.get());
+                bucket.page.needs.pin(self.loads.last());
                 bucket.id(cont)
             };
             self.load(vec![id]).await?;
@@ -310,7 +236,7 @@ impl PoolShard {
 
     /// Loads one part of an object, if it has parts.
     pub(crate) async fn ready_part(&self, cont: ContId, unit: Unit, start: &Key) -> Result<()> {
-        let ticket = self.take_ticket();
+        let ticket = self.loads.begin();
         let id = PageId::Part { cont, unit, start: start.clone() };
         loop {
             {
@@ -354,7 +280,7 @@ impl PoolShard {
                     continue;
                 }
                 if error.code == Code::Csum {
-                    self.note_damaged(&id);
+                    self.damaged.note(self.pool, &id);
                 }
                 return Err(error.context(id.to_string()));
             }
@@ -387,10 +313,10 @@ impl PoolShard {
         let limit = self.cache.limit_bytes;
         self.keep_reserve();
         self.checkpoint_if_due();
-        if self.resident_bytes() <= limit && self.cache.shards.borrow().len() <= 1 {
+        if self.resident_bytes() <= limit && !self.cache.has_several() {
             return;
         }
-        let (sum, largest) = self.cache.usage();
+        let (sum, largest) = self.cache.usage(PoolShard::resident_bytes);
         if sum <= limit {
             return;
         }
@@ -402,7 +328,7 @@ impl PoolShard {
     /// Forgets clean pages that count `bytes`, or some of them.
     fn forget_some(&self, bytes: u64) {
         let before = self.resident_bytes();
-        let pinned = self.oldest_ticket();
+        let pinned = self.loads.oldest();
         let target = before.saturating_sub(bytes);
         self.state.borrow_mut().index.evict(target, pinned, LOOK_MAX);
         if self.resident_bytes() < before {
@@ -421,31 +347,11 @@ impl PoolShard {
         let config = self.config();
         let pool = config.scm_bytes.saturating_add(config.nvme_bytes);
         if dirty > dirty_max
-            || crate::checkpoint::is_due(wal.bytes(), pool)
+            || is_worth_a_checkpoint(wal.bytes(), pool)
             || self.checkpoint_gives_room()
         {
             self.begin_checkpoint();
         }
-    }
-
-    /// Begins a checkpoint unless one runs; false when there will be none now.
-    pub(crate) fn begin_checkpoint(&self) -> bool {
-        if self.checkpointing.is_on() {
-            return true;
-        }
-        let usable = self.wal.as_ref().is_some_and(|wal| wal.usable().is_ok());
-        if !usable || self.is_abandoned() || self.checkpoint_failed_lately() {
-            return false;
-        }
-        let Some(me) = self.me.upgrade() else { return false };
-        let _ = self.checkpointing.begin();
-        self.core.env.spawn(crate::checkpoint::run_beside(me));
-        true
-    }
-
-    pub(crate) fn checkpoint_ended(&self) {
-        self.checkpointing.end();
-        self.progress.notify();
     }
 
     /// Waits while far too much is in memory and a checkpoint is about to change that.
@@ -461,69 +367,12 @@ impl PoolShard {
             self.wait_for_checkpoint(&|| self.resident_bytes() > most).await;
         }
     }
-
-    /// Waits for a checkpoint that runs, as long as `wanted`.
-    pub(crate) async fn wait_for_checkpoint(&self, wanted: &dyn Fn() -> bool) {
-        self.progress.until(|| !wanted() || !self.checkpointing.is_on()).await;
-    }
-
-    /// Releases up to `dkeys_max` dkeys that are gone for good; true when there are more.
-    pub(crate) fn reclaim_slice(&self, dkeys_max: usize) -> bool {
-        let reclaim = self.change(|state, effects| {
-            // The record that freed them is in the log already, whenever the blocks come back.
-            Ok((
-                self.wal.as_ref().map_or(Lsn(0), |wal| wal.last()),
-                state.index.reclaim(dkeys_max, effects),
-            ))
-        });
-        matches!(reclaim, Ok((_, true)))
-    }
-
-    /// Gives back in the background what is gone for good.
-    pub(crate) fn reclaim_in_background(&self) {
-        let index = &self.state.borrow().index;
-        if index.garbage.is_bare() && index.garbage.pages.is_empty() || self.is_closed() {
-            return;
-        }
-        let Some(me) = self.me.upgrade() else { return };
-        if !self.reclaiming.begin() {
-            return;
-        }
-        self.core.env.spawn(async move {
-            let outcome = me.reclaim_all().await;
-            me.reclaiming.end();
-            if let Err(error) = outcome {
-                tracing::warn!(pool = %me.pool, %error, "space of what was removed does not come back");
-            }
-        });
-    }
-
-    async fn reclaim_all(&self) -> Result<()> {
-        loop {
-            self.core.env.yield_now().await;
-            if self.is_closed() {
-                return Ok(());
-            }
-            if self.reclaim_slice(RECLAIM_COUNT) {
-                continue;
-            }
-            let page = self.state.borrow().index.garbage.pages.last().cloned();
-            let (Some((id, place)), Some(pages)) = (page, &self.pages) else { return Ok(()) };
-            let image = pages.read(&place).await?;
-            let (found, body) = decode(&pages.shard, &image)?;
-            if found != (&id).into() {
-                return Err(Error::new(Code::Csum, format!("{id}: another page is in its place")));
-            }
-            let lsn = self.wal.as_ref().map_or(Lsn(0), |wal| wal.last());
-            self.change(|state, effects| {
-                Ok((lsn, state.index.reclaim_page(&id, &place, body, effects)?))
-            })?;
-        }
-    }
 }
 
-/// Dkeys released in one go.
-pub(crate) const RECLAIM_COUNT: usize = 2000;
+/// True when a log is worth a checkpoint, in a pool of `pool_bytes` on this target.
+fn is_worth_a_checkpoint(log_bytes: u64, pool_bytes: u64) -> bool {
+    log_bytes > (pool_bytes / LOG_SHARE).clamp(LOG_BYTES_MIN, LOG_BYTES_MAX)
+}
 
 /// Goes the ways that an op will go to change something.
 fn touch_writes(cont: &Container, at: &Footprint<'_>) {

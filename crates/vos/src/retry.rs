@@ -8,13 +8,26 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use crate::Lsn;
-use crate::record::{OriginDf, RecordDf};
-use crate::shard::{Origin, PoolShard};
+use crate::record::OriginDf;
 use smallvec::SmallVec;
-use types::{ClientId, Result, Unit};
+use types::{ClientId, Unit};
 use wire::obj::TxId;
 use wire::request_id::{self, UNANSWERED_MAX};
+
+/// Which request an update answers, so that a retry finds the reply.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Origin<'a> {
+    pub tx: TxId,
+    /// A unit that it has changed, of a group of several members, who keep the reply, too; `None` for others.
+    pub of: Option<Unit>,
+    pub reply: &'a [u8],
+}
+
+impl<'a> Origin<'a> {
+    pub(crate) fn durable(self) -> OriginDf<'a> {
+        OriginDf { tx: self.tx, of: self.of, reply: self.reply }
+    }
+}
 
 /// Lanes of a client with replies at one target, at most: it is a member of groups with about a hundred others.
 const LANES_MAX: usize = 512;
@@ -105,48 +118,6 @@ impl RetryWindow {
                 reply: bytes,
             })
         })
-    }
-}
-
-impl PoolShard {
-    /// The reply to a recent update of this transaction, if it was applied here. `Io` when it was,
-    /// but the log has failed since, so that it may not last.
-    pub fn replayed(&self, tx: TxId) -> Result<Option<Vec<u8>>> {
-        let reply = self.state.borrow().retry.find(tx).map(<[u8]>::to_vec);
-        if reply.is_some() {
-            self.writable()?;
-        }
-        Ok(reply)
-    }
-
-    /// Transactions of which members of groups keep the replies, in order, each with a unit that it has changed.
-    pub fn shared_replies(&self) -> Vec<(TxId, Unit)> {
-        let state = self.state.borrow();
-        let shared = state.retry.iter().filter_map(|origin| Some((origin.tx, origin.of?)));
-        let mut shared: Vec<(TxId, Unit)> = shared.collect();
-        shared.sort_unstable_by_key(|(tx, _)| *tx);
-        shared
-    }
-
-    /// Keeps a reply that another member has given, of an update that is here.
-    pub fn keep_reply(&self, origin: Origin<'_>) -> Result<Lsn> {
-        self.writable()?;
-        let origin = OriginDf { tx: origin.tx, of: origin.of, reply: origin.reply };
-        self.state.borrow_mut().retry.remember(origin);
-        Ok(self.log_record(&RecordDf::Reply { origin }))
-    }
-
-    /// Forgets a reply to an update that was taken back.
-    pub fn forget_reply(&self, tx: TxId) -> Result<Lsn> {
-        self.writable()?;
-        self.state.borrow_mut().retry.forget_reply(tx);
-        Ok(self.log_record(&RecordDf::ForgetReply { tx }))
-    }
-
-    /// Forgets the replies to a client that is gone for good. Not logged: after a restart they
-    /// are there again, to no harm.
-    pub fn forget_client(&self, client: ClientId) {
-        self.state.borrow_mut().retry.forget(client);
     }
 }
 

@@ -29,15 +29,16 @@ use crate::arena::Arena;
 use crate::contents::Contents;
 use crate::data_area::{Activity, Core, Medium, Promised};
 use crate::data_cache::{CacheRoom, DataCache};
+use crate::index_memory::{Cache, METADATA_CACHE_DEFAULT};
 use crate::loans::Lending;
 use crate::log::wal::{self, DataSync, Wal};
 use crate::pages::PageStore;
 use crate::recovery::Recovery;
-use crate::residency::{Cache, METADATA_CACHE_DEFAULT};
 use crate::sealed::{self, read_sealed, write_sealed};
 use crate::shard::{Durables, PoolShard, PoolShardConfig};
 use crate::space::Space;
 use crate::unsynced::Unsynced;
+use crate::upkeep::BESIDE;
 use crate::volume::paced::Pace;
 use crate::volume::stripe::{Striped, share_bytes};
 use crate::volume::tier::{self, Devices, Mode, Owner, Place, Places, random_id};
@@ -126,7 +127,7 @@ pub struct Store {
     root: PathBuf,
     places: Places,
     options: StoreOptions,
-    cache: Rc<Cache>,
+    cache: Rc<Cache<PoolShard>>,
     cache_room: Rc<CacheRoom>,
     /// Shards on the devices; with the handle when open.
     shards: RefCell<BTreeMap<PoolId, Option<Rc<PoolShard>>>>,
@@ -414,7 +415,15 @@ impl Store {
             unsynced: Unsynced::default(),
         });
         let made = incarnation_of(&identity);
-        Ok(PoolShard::new(pool, config, made, core, Contents::default(), &self.cache, None))
+        Ok(PoolShard::new(
+            pool,
+            config,
+            made,
+            core,
+            Contents::default(),
+            (&self.cache, BESIDE),
+            None,
+        ))
     }
 
     async fn open_durable(
@@ -477,7 +486,7 @@ impl Store {
         let Recovery { state, table_runs, .. } = recovery;
         let durables = Durables { wal, pages, table_runs, keeps: self.places.keeps_room };
         let made = incarnation_of(&identity);
-        Ok(PoolShard::new(pool, config, made, core, state, &self.cache, Some(durables)))
+        Ok(PoolShard::new(pool, config, made, core, state, (&self.cache, BESIDE), Some(durables)))
     }
 
     /// Removes a shard and all it holds; succeeds when there is none. A handle still around

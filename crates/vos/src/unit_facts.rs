@@ -1,24 +1,14 @@
 //! What only a whole unit knows, on its way to another member: its last changes, and sizes that snapshots show. It goes after the
 //! unit's dkeys ([`crate::image`]).
 
-use serde::{Deserialize, Serialize};
-use types::{ContId, CsumKind, Epoch, Error, Result, Unit};
+use types::{ContId, Error, Result, Unit};
 use wire::obj::{Cond, Op};
 
 use crate::Lsn;
-use crate::image::{bad, decode, open, require_sum, seal};
+use crate::image_df::{UnitDf, decode_facts, seal};
 use crate::index::install::Timeline;
 use crate::index::past::Facts;
-use crate::record::FactsDf;
 use crate::shard::PoolShard;
-
-/// What is known of a unit as a whole.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(crate) struct UnitDf {
-    pub unit: Unit,
-    pub epochs: (Epoch, Epoch, Epoch),
-    pub facts: Vec<FactsDf>,
-}
 
 impl PoolShard {
     /// What is known of a unit as a whole, to be installed at another member after its dkeys. `NonExist` for an unknown
@@ -62,16 +52,4 @@ impl PoolShard {
         self.note_unsettled(lsn, cont, &[op]);
         Ok(lsn)
     }
-}
-
-pub(crate) fn decode_facts(raw: &[u8]) -> Result<UnitDf> {
-    let (sum, body) = open(raw)?;
-    let mut of_body = [0; 4];
-    codec::sum(CsumKind::Crc32c, body, &mut of_body);
-    require_sum(sum, of_body)?;
-    let found: UnitDf = decode(body)?;
-    if !found.facts.is_sorted_by(|a, b| a.until < b.until) {
-        return Err(bad("facts out of order"));
-    }
-    Ok(found)
 }

@@ -10,13 +10,12 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 
 use types::map::HashMap;
-use types::{ContId, Durability, Result, Unit};
+use types::{ContId, Unit};
 use wire::obj::Op;
 
 use crate::Lsn;
 use crate::locks::{self, Part};
 use crate::record::ChangeDf;
-use crate::shard::PoolShard;
 use crate::summary::Summary;
 
 /// What a record has changed, or a read depends on.
@@ -144,28 +143,24 @@ pub fn changed_places(ops: &[Op<'_>], each: &mut dyn FnMut(Unit, Option<&[u8]>))
 #[derive(Default)]
 pub(crate) struct Settling(RefCell<Unsettled>);
 
-impl PoolShard {
-    /// Reads show only what is on stable storage.
-    fn holds_back(&self) -> bool {
-        self.config().durability == Durability::Wal
+impl Settling {
+    /// Notes what a record changes, in the step that logs it; so much is `durable`.
+    pub(crate) fn note_ops(&self, durable: Lsn, lsn: Lsn, cont: ContId, ops: &[Op<'_>]) {
+        let mut unsettled = self.0.borrow_mut();
+        unsettled.settle(durable);
+        unsettled.note_ops(lsn, cont, ops);
     }
 
-    /// Notes what a record changes, in the step that logs it.
-    pub(crate) fn note_unsettled(&self, lsn: Lsn, cont: ContId, ops: &[Op<'_>]) {
-        if self.holds_back() {
-            let mut unsettled = self.unsettled.0.borrow_mut();
-            unsettled.settle(self.durable_lsn());
-            unsettled.note_ops(lsn, cont, ops);
-        }
-    }
-
-    /// Notes what a record changes, by its changes.
-    pub(crate) fn note_changes(&self, lsn: Lsn, cont: ContId, changes: &[ChangeDf<'_>]) {
-        if !self.holds_back() {
-            return;
-        }
-        let mut unsettled = self.unsettled.0.borrow_mut();
-        unsettled.settle(self.durable_lsn());
+    /// The same, by its changes.
+    pub(crate) fn note_changes(
+        &self,
+        durable: Lsn,
+        lsn: Lsn,
+        cont: ContId,
+        changes: &[ChangeDf<'_>],
+    ) {
+        let mut unsettled = self.0.borrow_mut();
+        unsettled.settle(durable);
         let mut last = None;
         for change in changes {
             let place = change.place();
@@ -177,39 +172,30 @@ impl PoolShard {
         }
     }
 
-    /// The newest record that is not on stable storage yet and that a batch can see, whether it succeeds or fails; zero
-    /// when there is none. To be asked in the step that looks; the answer leaves after [`PoolShard::durable`].
-    pub fn newest_seen(&self, cont: ContId, batch: &Summary) -> Lsn {
-        if self.unsettled.0.borrow().order.is_empty() {
+    /// The newest record that `newest` finds among what is noted and not durable; zero when there is none.
+    fn newest(
+        &self,
+        durable: impl Fn() -> Lsn,
+        newest: impl FnOnce(&Unsettled, Lsn) -> Lsn,
+    ) -> Lsn {
+        if self.0.borrow().order.is_empty() {
             return Lsn::default();
         }
-        let (mut unsettled, durable) = (self.unsettled.0.borrow_mut(), self.durable_lsn());
+        let (mut unsettled, durable) = (self.0.borrow_mut(), durable());
         match unsettled.settle(durable) {
             true => Lsn::default(),
-            false => unsettled.seen(durable, cont, batch),
+            false => newest(&unsettled, durable),
         }
     }
 
-    /// The same for the size of an array, or what else depends on all of a unit.
-    pub fn newest_of_unit(&self, cont: ContId, unit: Unit) -> Lsn {
-        if self.unsettled.0.borrow().order.is_empty() {
-            return Lsn::default();
-        }
-        let mut unsettled = self.unsettled.0.borrow_mut();
-        match unsettled.settle(self.durable_lsn()) {
-            true => Lsn::default(),
-            false => unsettled.newest(cont, unit, Scope::Any),
-        }
+    /// The newest record that a batch can see.
+    pub(crate) fn seen(&self, durable: impl Fn() -> Lsn, cont: ContId, batch: &Summary) -> Lsn {
+        self.newest(durable, |unsettled, durable| unsettled.seen(durable, cont, batch))
     }
 
-    /// Waits until all that can be seen now is on stable storage, as far as the pool promises that.
-    /// `Io` when the log has failed.
-    pub async fn settled(&self) -> Result<()> {
-        self.durable(self.last_lsn()).await
-    }
-
-    fn durable_lsn(&self) -> Lsn {
-        self.wal.as_ref().map_or(Lsn(0), |wal| wal.durable_lsn())
+    /// The newest record that has changed anything of a unit.
+    pub(crate) fn newest_of(&self, durable: impl Fn() -> Lsn, cont: ContId, unit: Unit) -> Lsn {
+        self.newest(durable, |unsettled, _| unsettled.newest(cont, unit, Scope::Any))
     }
 }
 

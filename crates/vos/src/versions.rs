@@ -10,8 +10,6 @@
 //! A rollback makes the head what a snapshot sees, as ordinary changes at one new epoch, in
 //! slices likewise. Blocks are shared, not copied.
 
-use std::rc::Rc;
-
 use types::{Code, ContId, Epoch, Error, Result, Unit};
 use wire::versions::{ContStage, ContVersions};
 
@@ -78,29 +76,6 @@ impl PoolShard {
             held: versions.held,
             stage: versions.stage,
         })
-    }
-
-    pub(crate) fn versions_of(&self, cont: ContId) -> Result<Rc<Versions>> {
-        self.require_cont(cont)?;
-        let state = self.state.borrow();
-        Ok(state.index.conts.get(&cont).map(|found| found.versions.clone()).unwrap_or_default())
-    }
-
-    /// `Busy` while a container is being rolled back: nothing of it is read or changed.
-    pub(crate) fn require_open(&self, cont: ContId) -> Result<()> {
-        let state = self.state.borrow();
-        match state.index.conts.get(&cont) {
-            Some(found) if found.versions.stage != ContStage::Open => Err(Error::new(
-                Code::Busy,
-                format!("container {cont} is being rolled back; try again when that is done"),
-            )),
-            _ => Ok(()),
-        }
-    }
-
-    /// True while a part of a transaction on the container waits for its decision.
-    pub fn has_prepared(&self, cont: ContId) -> bool {
-        self.state.borrow().prepared.values().any(|part| part.cont == cont)
     }
 
     /// True while space of the container is still to come back from what nobody sees any more.

@@ -76,7 +76,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "shown-too-early",
         what: "reads show what is not on stable storage",
         edits: &[Edit {
-            path: "crates/vos/src/unsettled.rs",
+            path: "crates/vos/src/settling.rs",
             from: "        self.config().durability == Durability::Wal\n",
             to: "        self.config().durability == Durability::Wal && false\n",
         }],
