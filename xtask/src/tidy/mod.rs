@@ -4,6 +4,7 @@
 //! files that git tracks or would track, never at build output.
 
 mod cells;
+mod circles;
 mod docs;
 mod files;
 mod layers;
@@ -110,6 +111,7 @@ pub fn check(repo: &Repo) -> Vec<Finding> {
     let mut findings = Vec::new();
     layers::check(repo, &mut findings);
     rooms::check(repo, &mut findings);
+    circles::check(repo, &mut findings);
     rust::check(repo, &mut findings);
     waits::check(repo, &mut findings);
     docs::check(repo, &mut findings);

@@ -38,8 +38,8 @@ pub fn check(repo: &Repo, findings: &mut Vec<Finding>) {
         let Some(room) = ROOMS.iter().find(|room| path.starts_with(room.path)) else { continue };
         let code = code_only(text);
         // Tests look at whatever they like.
-        let code = code.split_once("#[cfg(test)]\nmod tests").map_or(&code[..], |(code, _)| code);
-        for (line, name) in named(code) {
+        let code = without_tests(&code);
+        for (line, name) in named_after(code, "crate::") {
             if !room.names.contains(&name.as_str()) {
                 let what = format!("`crate::{name}`");
                 let advice =
@@ -57,22 +57,50 @@ pub fn check(repo: &Repo, findings: &mut Vec<Finding>) {
     }
 }
 
-/// What code names of its own crate, with lines: the first word of each path.
-fn named(code: &str) -> Vec<(usize, String)> {
-    const CRATE: &str = "crate::";
+/// Code before the tests of its module.
+pub(super) fn without_tests(code: &str) -> &str {
+    code.split_once("#[cfg(test)]\nmod tests").map_or(code, |(code, _)| code)
+}
+
+/// What code names behind `start` (`crate::`), with lines: the first word of each path, also of those in a list.
+pub(super) fn named_after(code: &str, start: &str) -> Vec<(usize, String)> {
     let is_of_name = |c: char| c.is_alphanumeric() || c == '_';
     let mut found = Vec::new();
-    for (at, _) in code.match_indices(CRATE) {
+    for (at, _) in code.match_indices(start) {
+        // What is in the middle of a path or word begins elsewhere.
+        if code[..at].ends_with(|c: char| is_of_name(c) || c == ':') {
+            continue;
+        }
         let line = code[..at].matches('\n').count() + 1;
-        let rest = &code[at + CRATE.len()..];
-        let listed = rest.strip_prefix('{').and_then(|list| list.split_once("};"));
-        let paths = listed.map_or_else(|| vec![rest], |(list, _)| list.split(',').collect());
-        for path in paths.into_iter().map(str::trim_start).filter(|path| !path.is_empty()) {
-            let end = path.find(|c: char| !is_of_name(c)).unwrap_or(path.len());
-            found.push((line, path[..end].to_string()));
+        for path in listed(&code[at + start.len()..]) {
+            let name: String = path.trim_start().chars().take_while(|c| is_of_name(*c)).collect();
+            if !name.is_empty() {
+                found.push((line, name));
+            }
         }
     }
     found
+}
+
+/// The paths that a path goes on with: those of a list in braces, or itself.
+fn listed(rest: &str) -> Vec<&str> {
+    let Some(list) = rest.strip_prefix('{') else { return vec![rest] };
+    let (mut paths, mut start, mut depth) = (Vec::new(), 0, 0);
+    for (at, c) in list.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' if depth > 0 => depth -= 1,
+            ',' | '}' if depth == 0 => {
+                paths.push(&list[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+        if c == '}' && start == at + 1 {
+            break;
+        }
+    }
+    paths
 }
 
 #[cfg(test)]
@@ -112,5 +140,14 @@ mod tests {
             &[("crates/vos/src/log/wal.rs", log), ("crates/vos/src/volume/tier.rs", volume)],
         );
         assert_eq!(found.len(), 2, "{found:?}");
+    }
+
+    #[test]
+    fn names_of_lists_are_found_at_each_depth() {
+        let code =
+            "use crate::{a::{b, c}, d, e::f::{g, h}};\nuse other_crate::x;\nlet y = {crate::k};\n";
+        let names: Vec<(usize, String)> = named_after(code, "crate::");
+        let wanted = [(1, "a"), (1, "d"), (1, "e"), (3, "k")];
+        assert_eq!(names, wanted.map(|(line, name)| (line, name.to_string())));
     }
 }
