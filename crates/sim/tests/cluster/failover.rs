@@ -15,6 +15,18 @@ async fn open(client: &Client) -> Container {
     pool.cont_open(&Name::Label("c".into()), OpenMode::ReadWrite).await.unwrap()
 }
 
+/// Asks for all of an object, for nobody else.
+fn whole_lock(owner: u64) -> LockAsk {
+    LockAsk {
+        kind: LockKind::Posix,
+        owner,
+        range: LockRange::WHOLE,
+        mode: LockMode::Exclusive,
+        pid: owner as u32,
+        wait: false,
+    }
+}
+
 /// An object of two copies that an engine leads which does not hold the catalog, and the number of that engine.
 fn object(cont: &Container, class: &str) -> (Oid, usize) {
     let map = cont.pool().map();
@@ -236,16 +248,8 @@ fn locks_move_to_the_next_leader() {
     for seed in seeds(6) {
         with_two(seed, async |cluster, a, b| {
             let (oid, leader) = object(&a, "RP_2G1");
-            let ask = |owner| LockAsk {
-                kind: LockKind::Posix,
-                owner,
-                range: LockRange::WHOLE,
-                mode: LockMode::Exclusive,
-                pid: owner as u32,
-                wait: false,
-            };
-            a.lock(oid, &ask(1), None).await.unwrap();
-            let refused = async || b.lock(oid, &ask(2), None).await.unwrap_err().code;
+            a.lock(oid, &whole_lock(1), None).await.unwrap();
+            let refused = async || b.lock(oid, &whole_lock(2), None).await.unwrap_err().code;
             assert_eq!(refused().await, Code::WouldBlock);
             cluster.kill_engine(leader);
             assert_eq!(refused().await, Code::WouldBlock, "seed {seed}: at the next leader");
@@ -253,7 +257,7 @@ fn locks_move_to_the_next_leader() {
             await_whole(&a).await;
             assert_eq!(refused().await, Code::WouldBlock, "seed {seed}: at the first one again");
             a.unlock(oid, LockKind::Posix, 1, LockRange::WHOLE).await.unwrap();
-            while b.lock(oid, &ask(2), None).await.is_err() {
+            while b.lock(oid, &whole_lock(2), None).await.is_err() {
                 b.client().env().sleep(Duration::from_millis(100)).await;
             }
         });
@@ -272,15 +276,7 @@ fn locks_outlive_a_restart_after_which_another_member_leads() {
                 |map: &PoolMap| placement::layout(oid, map).unwrap().leader(0, map).unwrap();
             let rank = |target| map.target(target).unwrap().rank.0 as usize;
             let first = leader_in(&map);
-            let ask = |owner| LockAsk {
-                kind: LockKind::Posix,
-                owner,
-                range: LockRange::WHOLE,
-                mode: LockMode::Exclusive,
-                pid: owner as u32,
-                wait: false,
-            };
-            a.lock(oid, &ask(1), None).await.unwrap();
+            a.lock(oid, &whole_lock(1), None).await.unwrap();
             let net = SimNet::of(cluster.world());
             let node = |rank: usize| format!("e{rank}");
             // It does not hear of anything, and who led cannot ask what it has missed.
@@ -307,9 +303,9 @@ fn locks_outlive_a_restart_after_which_another_member_leads() {
             a.client().env().sleep(Duration::from_millis(300)).await;
             (0..3).for_each(|rank| net.heal("a", &node(rank)));
             // A look at another's lock is enough to go there.
-            let seen = a.test_lock(oid, &ask(3)).await.unwrap();
+            let seen = a.test_lock(oid, &whole_lock(3)).await.unwrap();
             assert!(seen.is_some(), "seed {seed}: the lock is gone");
-            let refused = b.lock(oid, &ask(2), None).await.unwrap_err().code;
+            let refused = b.lock(oid, &whole_lock(2), None).await.unwrap_err().code;
             assert_eq!(refused, Code::WouldBlock, "seed {seed}");
             let given_back = a.unlock(oid, LockKind::Posix, 1, LockRange::WHOLE).await;
             given_back.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
@@ -338,21 +334,13 @@ fn who_leads_again_knows_nothing_of_what_was_left_meanwhile() {
                     (!ranks.contains(&0)).then_some((oid, ranks))
                 })
                 .unwrap();
-            let ask = |owner| LockAsk {
-                kind: LockKind::Posix,
-                owner,
-                range: LockRange::WHOLE,
-                mode: LockMode::Exclusive,
-                pid: owner as u32,
-                wait: false,
-            };
             let all = [Recx { index: 0, count: 1 }];
             array(&b, oid).write(&all, &[b"x"]).await.unwrap();
             let mut batch = a.batch();
             batch.op(Op::Open { unit: oid.first_unit() });
             batch.run().await.unwrap();
-            a.lock(oid, &ask(1), None).await.unwrap();
-            let refused = b.lock(oid, &ask(2), None).await.unwrap_err().code;
+            a.lock(oid, &whole_lock(1), None).await.unwrap();
+            let refused = b.lock(oid, &whole_lock(2), None).await.unwrap_err().code;
             assert_eq!(refused, Code::WouldBlock, "seed {seed}");
             let node = format!("e{}", ranks[0]);
             cluster.world().pause(&node);
@@ -372,7 +360,7 @@ fn who_leads_again_knows_nothing_of_what_was_left_meanwhile() {
             await_whole(&b).await;
             cluster.kill_engine(ranks[1]);
             let mut tries = 0;
-            while let Err(error) = b.lock(oid, &ask(2), None).await {
+            while let Err(error) = b.lock(oid, &whole_lock(2), None).await {
                 tries += 1;
                 assert!(tries < 600, "seed {seed}: {error}");
                 b.client().env().sleep(Duration::from_millis(100)).await;
@@ -432,15 +420,7 @@ fn who_looks_or_locks_waits_while_nobody_leads() {
                 let lots = a.lots([(unit, 1), (unit, 2)]).unwrap();
                 assert_eq!(lots, [[(unit, 1), (unit, 2)]], "seed {seed}");
                 assert!(a.are_together(unit, unit).unwrap(), "seed {seed}");
-                let ask = LockAsk {
-                    kind: LockKind::Posix,
-                    owner: 1,
-                    range: LockRange::WHOLE,
-                    mode: LockMode::Exclusive,
-                    pid: 1,
-                    wait: false,
-                };
-                a.lock(oid, &ask, None).await.unwrap();
+                a.lock(oid, &whole_lock(1), None).await.unwrap();
             };
             let back = async {
                 nobody_leads().await;
