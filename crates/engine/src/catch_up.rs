@@ -72,7 +72,7 @@ impl Target {
         let (target, ctx) = (self.clone(), ctx.clone());
         self.env.spawn(async move {
             let mut pause = PAUSE_MIN;
-            while !target.is_draining() && ctx.joining.is_behind() {
+            while !target.is_done_with(&ctx) && ctx.joining.is_behind() {
                 if !ctx.joining.has_told(ctx.map_version())
                     && let Err(error) = target.catch_up(pool, &ctx).await
                 {
@@ -148,6 +148,9 @@ impl Target {
         }
         if ctx.map_version() != map.version {
             return Err(Error::new(Code::Stale, "the pool map has changed meanwhile"));
+        }
+        if self.is_done_with(ctx) {
+            return Err(Error::new(Code::Closed, "this part of the pool is not served any more"));
         }
         self.end_lacking_pages(pool, ctx, &map)?;
         ctx.joining.claim_under(map.version);

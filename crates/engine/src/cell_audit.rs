@@ -325,7 +325,7 @@ impl Target {
                 // timer: cells are looked at in intervals.
                 env.sleep(PAUSE).await;
                 let (Some(target), Some(ctx)) = (target.upgrade(), of.upgrade()) else { return };
-                if target.is_draining() {
+                if target.is_done_with(&ctx) {
                     return;
                 }
                 match target.audit_once(&ctx).await {

@@ -121,7 +121,7 @@ impl Target {
     async fn mend_before(self: &Rc<Self>, ctx: &Rc<TargetPool>, spot: &Spot, until: Duration) {
         while self.try_to_mend(ctx, spot).await == Tried::NotNow
             && self.env.now() < until
-            && !self.is_draining()
+            && !self.is_done_with(ctx)
         {
             // timer: others are at the key, or who leads it changes: another try later.
             self.env.sleep(PASSING_PAUSE).await;
@@ -301,7 +301,7 @@ impl Target {
         let spot = |of: &Holder| Spot::new(of.cont, of.unit, &of.dkey, &of.akey);
         let spots: BTreeSet<Spot> = holders.iter().map(spot).collect();
         for spot in &spots {
-            if self.is_draining() {
+            if self.is_done_with(ctx) {
                 return;
             }
             self.mend_before(ctx, spot, self.env.now() + WAIT_MAX).await;

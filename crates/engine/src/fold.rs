@@ -71,7 +71,7 @@ impl Target {
                 // timer: more of a stripe may be written meanwhile.
                 target.env.sleep(DELAY).await;
                 let places = ctx.shard.take_fold_notes();
-                if places.is_empty() || target.is_draining() {
+                if places.is_empty() || target.is_done_with(&ctx) {
                     break;
                 }
                 let count = places.len();
@@ -110,7 +110,7 @@ impl Target {
                         target.env.sleep(RETRY_PAUSE).await;
                     }
                 }
-                if target.is_draining() {
+                if target.is_done_with(&ctx) {
                     break;
                 }
             }
@@ -143,7 +143,7 @@ impl Target {
         places: BTreeSet<Place>,
     ) -> Vec<Place> {
         let folded = places.into_iter().map(|(cont, unit, dkey)| async move {
-            if self.is_draining() {
+            if self.is_done_with(ctx) {
                 return None;
             }
             match self.fold_dkey(pool, ctx, cont, unit, &dkey).await {

@@ -38,7 +38,7 @@ impl Target {
         }
         let (target, ctx) = (self.clone(), ctx.clone());
         self.env.spawn(async move {
-            while !target.is_draining() {
+            while !target.is_done_with(&ctx) {
                 let Ok(map) = ctx.map() else { break };
                 if !target.may_clear(&ctx, &map) {
                     break;

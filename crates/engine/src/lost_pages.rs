@@ -100,7 +100,7 @@ impl Target {
         }
         let (target, ctx) = (self.clone(), ctx.clone());
         self.env.spawn(async move {
-            while !target.is_draining() {
+            while !target.is_done_with(&ctx) {
                 match target.lose_pages(pool, &ctx).await {
                     Ok(()) => break,
                     Err(error) => {
@@ -116,12 +116,12 @@ impl Target {
     }
 
     /// Gives back what only pages that were given up named: what they held comes again, and needs the room.
-    async fn find_unnamed_blocks(self: &Rc<Self>, ctx: &TargetPool) {
+    async fn find_unnamed_blocks(self: &Rc<Self>, ctx: &Rc<TargetPool>) {
         let losing = &ctx.losing_pages;
         if !losing.has_unnamed_blocks.get() || losing.is_counting_blocks.replace(true) {
             return;
         }
-        while losing.has_unnamed_blocks.replace(false) && !self.is_draining() {
+        while losing.has_unnamed_blocks.replace(false) && !self.is_done_with(ctx) {
             match ctx.shard.reclaim_unnamed().await {
                 Ok(0) => {}
                 Ok(bytes) => {

@@ -200,8 +200,11 @@ impl Target {
         while let Some(tx) = untold.iter().find(|tx| is_untold(**tx)) {
             tracing::debug!("target {}: part {tx:?} is to be decided for {member}", self.id);
             ctx.undecided.wait(&self.env, *tx, LOOK_PAUSE).await;
-            if self.is_draining() {
-                return Err(Error::new(Code::Closed, "the engine is shutting down"));
+            if self.is_done_with(ctx) {
+                return Err(Error::new(
+                    Code::Closed,
+                    "this part of the pool is not served any more",
+                ));
             }
         }
         Ok(())

@@ -117,7 +117,7 @@ impl Target {
                 // timer: how long they were awaited is noted in steps, and of a process that ends nobody tells.
                 target.env.sleep(AWAITED_STEP).await;
                 // Who came last has had all freed.
-                if target.is_draining() || ctx.awaited.is_nobody() {
+                if target.is_done_with(&ctx) || ctx.awaited.is_nobody() {
                     return;
                 }
                 target.note_awaited(&ctx);

@@ -230,7 +230,7 @@ impl Target {
         self.env.spawn(async move {
             loop {
                 let found = ctx.scrubber.found.take();
-                if found.is_empty() || target.is_draining() {
+                if found.is_empty() || target.is_done_with(&ctx) {
                     break;
                 }
                 let blocks: Vec<u64> = found.keys().copied().collect();

@@ -115,7 +115,7 @@ impl Target {
             // timer: more entries may be noted meanwhile.
             self.env.sleep(DELAY).await;
             let noted = ctx.spreading.noted.take();
-            if noted.is_empty() || self.is_draining() {
+            if noted.is_empty() || self.is_done_with(ctx) {
                 return;
             }
             let count = noted.len();
@@ -152,7 +152,7 @@ impl Target {
     ) -> Result<()> {
         let mut is_full = self.is_full(ctx, cont, unit).await?;
         let mut pause = CONFLICT_PAUSE;
-        while !self.is_draining() {
+        while !self.is_done_with(ctx) {
             let began = self.env.now();
             match self.move_lot(pool, ctx, cont, unit, is_full).await {
                 Ok(true) => break,

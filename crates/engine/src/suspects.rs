@@ -243,7 +243,7 @@ impl Target {
         let (target, ctx) = (self.clone(), ctx.clone());
         self.env.spawn(async move {
             let mut pause = PAUSE_MIN;
-            while !target.is_draining() && !ctx.suspects.places.borrow().is_empty() {
+            while !target.is_done_with(&ctx) && !ctx.suspects.places.borrow().is_empty() {
                 if let Err(error) = target.settle_once(pool, &ctx).await {
                     tracing::debug!("target {}: what a lost leader left: {error}", target.id);
                     // timer: a growing pause before another try.

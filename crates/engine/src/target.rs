@@ -485,6 +485,12 @@ impl Target {
         self.draining.get()
     }
 
+    /// True when nothing is begun, or tried again, in a pool's part any more: the engine stops, or has let go of the part. Another one may be
+    /// served in its place, of which what is known here says nothing.
+    pub(crate) fn is_done_with(&self, ctx: &Rc<TargetPool>) -> bool {
+        self.is_draining() || !self.pools.serves(ctx)
+    }
+
     /// Refuses new requests, waits for those in progress, flushes and closes the shards.
     pub async fn drain(&self) -> Result<()> {
         self.draining.set(true);

@@ -29,6 +29,16 @@ const UPGRADE: Test = Test {
 
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
+        name: "let-go-and-at-it",
+        what: "a part of a pool that is let go of is caught up with for ever",
+        edits: &[Edit {
+            path: "crates/engine/src/target.rs",
+            from: "        self.is_draining() || !self.pools.serves(ctx)\n",
+            to: "        let _ = ctx;\n        self.is_draining()\n",
+        }],
+        found_by: cluster("let_go::nobody_catches_up_with_a_pool_that_is_destroyed"),
+    },
+    Mutant {
         name: "moves-never-wait",
         what: "what moves takes all of the time, whatever clients want",
         edits: &[Edit {

@@ -402,7 +402,7 @@ async fn tell_one(run: &RefCell<Run>, tell: Action) {
             Ok(()) => Event::Acknowledged { at },
             Err(error) => {
                 tracing::debug!("telling unit {unit} a decision: {error}");
-                Event::NotAcknowledged { at, is_stopping: target.is_draining() }
+                Event::NotAcknowledged { at, is_stopping: target.is_done_with(&ctx) }
             }
         };
         let mut run = run.borrow_mut();

@@ -21,6 +21,7 @@ mod handles;
 mod healing;
 mod introductions;
 mod late;
+mod let_go;
 mod locks;
 mod lost_pages;
 mod members;
