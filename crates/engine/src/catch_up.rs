@@ -112,14 +112,15 @@ impl Target {
             stat.units_done = 0;
         });
         let mut differ = Vec::new();
-        for other in others {
+        for &other in &others {
             let conts = self.take_notes_of(ctx, &map, other, &is_lacking).await?;
             if let Some(cont) = conts.iter().find(|cont| !ctx.shard.has_cont(**cont)) {
                 // Made or destroyed meanwhile; the control service will tell.
                 let text = format!("it has not been told yet of container {cont}");
                 return Err(Error::new(Code::Busy, text));
             }
-            self.take_answers_of(ctx, &map, other, &is_lacking).await?;
+            // Those that it does not have go when what they are about has been replaced: see below.
+            self.answers_unknown_to(ctx, &map, other, &is_lacking).await?;
             for cont in ctx.shard.conts() {
                 differ.extend(self.differing_units(ctx, &map, other, cont).await?);
             }
@@ -133,6 +134,10 @@ impl Target {
         mended += self.mend_cells(ctx, &map).await?;
         if ctx.joining.is_full() {
             return Err(no_room());
+        }
+        // Dropped before, who asks again would change a second time what is here still, should this target lead next.
+        for other in others {
+            self.take_answers_of(ctx, &map, other, &is_lacking).await?;
         }
         let kept = match placement::is_live(self.id, &map) {
             true => self.units_kept(ctx, &map).await?,
@@ -268,8 +273,13 @@ impl Target {
         if ctx.map_version() != map.version {
             return Err(Error::new(Code::Stale, "the pool map has changed meanwhile"));
         }
+        let is_over = |tx: &TxId| !notes.parts.contains(tx) && ctx.shard.is_prepared(*tx);
+        if parts.iter().any(is_over) {
+            // What they have changed comes later, with the keys, and until then it is not here.
+            self.end_trust(map.pool, ctx)?;
+        }
         for tx in parts {
-            if !notes.parts.contains(&tx) && ctx.shard.is_prepared(tx) {
+            if is_over(&tx) {
                 tracing::debug!(
                     "target {}: drops part {tx:?}, unknown to target {leader}",
                     self.id

@@ -249,6 +249,10 @@ impl Target {
                 shard.ready(cont, &[], &ops).await?;
                 // From here to `apply` no await: what is in memory stays.
                 self.may_lead(ctx, orders)?;
+                // Its leader has decided the part that holds these keys, and not told here.
+                if shard.conflicts(cont, &[], &ops) {
+                    self.end_trust(orders.pool, ctx)?;
+                }
                 ctx.clock.observe(epoch);
                 let orphaned = orphaned.into_iter().map(OrphanChange::Add);
                 let adopted = adopted.into_iter().map(OrphanChange::Remove);
@@ -264,6 +268,9 @@ impl Target {
                 let payload = self.stage_order(ctx, cont, &batch.ops, &batch.sums, bulk).await?;
                 shard.ready(cont, &batch.checks, &batch.ops).await?;
                 self.may_lead(ctx, orders)?;
+                if shard.conflicts(cont, &batch.checks, &batch.ops) {
+                    self.end_trust(orders.pool, ctx)?;
+                }
                 let encoded = wire::encode(&Batch { sums: Sums::NONE, ..batch });
                 wanted.written = shard.prepare(tx, coordinator, cont, encoded, payload)?;
             }
@@ -346,6 +353,20 @@ impl Target {
             self.tell_that_it_lacks(pool, ctx, map);
         }
         !is_trusted
+    }
+
+    /// To be asked by a target that is about to drop, or to leave out, something of what its groups have done. All may count on one that was opened
+    /// again to have what anybody was told of, so that it leads where none is whole: then it says first that this ends.
+    ///
+    /// Errors: `Busy` until the map says so.
+    pub(crate) fn end_trust(self: &Rc<Self>, pool: PoolId, ctx: &Rc<TargetPool>) -> Result<()> {
+        let map = ctx.map()?;
+        if map.target(self.id).is_none_or(|own| own.left != LEFT_UNSURE) {
+            return Ok(());
+        }
+        self.tell_that_it_lacks(pool, ctx, map);
+        let text = "a part of a transaction that others have decided is here in doubt";
+        Err(Error::new(Code::Busy, text))
     }
 
     /// True when an order is of a group that this target is catching up with now.

@@ -29,6 +29,16 @@ const UPGRADE: Test = Test {
 
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
+        name: "doubted-and-trusted",
+        what: "who drops a part that others have decided is still taken for one that has all, and leads",
+        edits: &[Edit {
+            path: "crates/engine/src/catch_up.rs",
+            from: "            self.end_trust(map.pool, ctx)?;\n",
+            to: "",
+        }],
+        found_by: cluster("in_doubt::a_part_that_others_have_decided"),
+    },
+    Mutant {
         name: "let-go-and-at-it",
         what: "a part of a pool that is let go of is caught up with for ever",
         edits: &[Edit {

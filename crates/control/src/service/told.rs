@@ -69,7 +69,7 @@ impl Service {
             }
             behind.left = map_version + 1;
             pool.map_version += 1;
-            Ok(Some(format!("target {target}, which is behind, has no room for more")))
+            Ok(Some(format!("target {target}, which is behind, may lack what others are told of")))
         };
         self.change_under(id, map_version, orders, change).await
     }

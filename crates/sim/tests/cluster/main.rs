@@ -19,6 +19,7 @@ mod gone;
 mod growing;
 mod handles;
 mod healing;
+mod in_doubt;
 mod introductions;
 mod late;
 mod let_go;

@@ -57,7 +57,7 @@ struct Known {
 }
 
 /// Makes names and removes one of three; a call without an answer is asked again.
-async fn change(fs: &Dfs, dir: &Obj, known: &Known, numbers: impl Iterator<Item = u32>) {
+async fn change(fs: &Dfs, dir: &Obj, known: &Known, numbers: impl Iterator<Item = u32>, seed: u64) {
     const NEW: OpenFlags = OpenFlags(OpenFlags::WRITE.0 | OpenFlags::CREATE.0 | OpenFlags::EXCL.0);
     let env = fs.container().client().env().clone();
     for at in numbers {
@@ -69,7 +69,7 @@ async fn change(fs: &Dfs, dir: &Obj, known: &Known, numbers: impl Iterator<Item 
                 // An earlier try was not answered.
                 Err(error) if error.code == Code::Exist && tries > 0 => break,
                 Err(error) if is_of_trouble(error.code) => tries += 1,
-                Err(error) => panic!("making {at}: {error}"),
+                Err(error) => panic!("seed {seed}: making {at}: {error}"),
             }
             env.sleep(Duration::from_millis(20)).await;
         }
@@ -85,7 +85,9 @@ async fn change(fs: &Dfs, dir: &Obj, known: &Known, numbers: impl Iterator<Item 
                     Ok(()) => break,
                     Err(error) if error.code == Code::NonExist && tries > 0 => break,
                     Err(error) if is_of_trouble(error.code) => tries += 1,
-                    Err(error) => panic!("removing {}: {error}", gone.escape_ascii()),
+                    Err(error) => {
+                        panic!("seed {seed}: removing {}: {error}", gone.escape_ascii())
+                    }
                 }
                 env.sleep(Duration::from_millis(20)).await;
             }
@@ -196,8 +198,8 @@ fn spread_under_trouble(class: &str, seed_count: u64) {
                 (there(&sites[0]).await, there(&sites[1]).await, there(&sites[2]).await);
             let work = async {
                 let of = |part: u32| (0..MORE).filter(move |at| at % 2 == part);
-                let one = change(&a.0, &a.1, &known, of(0));
-                join(one, change(&b.0, &b.1, &known, of(1))).await;
+                let one = change(&a.0, &a.1, &known, of(0), seed);
+                join(one, change(&b.0, &b.1, &known, of(1), seed)).await;
                 known.is_over.set(true);
             };
             let watch = join(look(&c.0, &c.1, &known, seed), kill(&cluster, &setup, &dir, &known));

@@ -1,0 +1,84 @@
+//! Parts of transactions that were in doubt when their target ended, and that others have decided meanwhile.
+
+use client::{Client, Container, KvObj, Tx};
+use futures_util::future::join;
+use sim::{Cluster, ClusterSpec, seeds};
+use std::time::Duration;
+use transport::SimNet;
+use types::{ContLayout, Durability, ObjType, TargetId};
+use wire::control::{Name, OpenMode};
+use wire::map::PoolMap;
+use wire::obj::Cond;
+
+/// The member that is not to hear all while it catches up is kept from this engine, which it asks last.
+const LAST: usize = 3;
+
+/// An object of two copies on the targets of two engines, the first of which leads.
+fn object(cont: &Container, ranks: [u32; 2]) -> KvObj {
+    let map = cont.pool().map();
+    let rank = |target: &TargetId| map.target(*target).unwrap().rank.0;
+    let class = "RP_2G1".parse().unwrap();
+    let oids = (0..).map(|number| cont.generate_oid(ObjType::KvHashed, class, 0, number).unwrap());
+    let is_meant = |oid: &types::Oid| {
+        let layout = cont.layout(*oid).unwrap();
+        let members: Vec<u32> = layout.members(0).iter().map(rank).collect();
+        members == ranks
+    };
+    KvObj { object: cont.object(oids.into_iter().find(is_meant).unwrap()) }
+}
+
+async fn newest(client: &Client) -> PoolMap {
+    let pool = client.pool_open(&Name::Label("p".into()), OpenMode::ReadOnly).await.unwrap();
+    PoolMap::clone(&pool.map())
+}
+
+/// A leader ends while it holds a part of a transaction, and does not know when it is back how that was decided. The other member of the group does, and
+/// has no note of it any more: so the part was dropped, for what it has changed is compared later. Before that was done the other member ended for a
+/// moment, too. Of two that were opened again the first one led, and what had been acknowledged was gone: names that moved to another group of a
+/// directory, for one.
+#[test]
+fn a_part_that_others_have_decided_is_not_dropped_by_who_may_lead() {
+    for seed in seeds(1) {
+        for at in 0..40 {
+            let cluster = Cluster::start(ClusterSpec { seed, engines: 4, targets: 1 }).unwrap();
+            cluster.block_on(async {
+                let client = cluster.client("c");
+                let cont =
+                    cluster.container(&client, Durability::Wal, ContLayout::Plain).await.unwrap();
+                let (one, other) = (object(&cont, [0, LAST as u32]), object(&cont, [1, 2]));
+                for kv in [&one, &other] {
+                    kv.put(None, Cond::NONE, b"k", b"before").await.unwrap();
+                }
+                let env = client.env();
+                let commit = async {
+                    loop {
+                        let tx = Tx::open(&cont, false);
+                        one.put(Some(&tx), Cond::NONE, b"k", b"after").await.unwrap();
+                        other.put(Some(&tx), Cond::NONE, b"k", b"after").await.unwrap();
+                        match tx.commit().await {
+                            Ok(_) => break,
+                            Err(error) => assert_eq!(error.code, types::Code::TxRestart),
+                        }
+                    }
+                };
+                let net = SimNet::of(cluster.world());
+                let trouble = async {
+                    env.sleep(Duration::from_micros(50 * at)).await;
+                    net.cut("e1", &Cluster::engine_name(LAST));
+                    cluster.kill_engine(1);
+                    cluster.start_engine(1).await.unwrap();
+                };
+                join(commit, trouble).await;
+                env.sleep(Duration::from_secs(2)).await;
+                cluster.kill_engine(2);
+                cluster.start_engine(2).await.unwrap();
+                env.sleep(Duration::from_secs(1)).await;
+                for kv in [&one, &other] {
+                    let found = kv.get(None, b"k").await.unwrap();
+                    let context = format!("seed {seed}, at {at}: {:?}", newest(&client).await);
+                    assert_eq!(found.as_deref(), Some(&b"after"[..]), "{context}");
+                }
+            });
+        }
+    }
+}
