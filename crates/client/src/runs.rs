@@ -51,6 +51,28 @@ impl ArrayObj {
         Ok(())
     }
 
+    /// Makes a hole from a record to the end of an array of `size` records, which stays as long.
+    ///
+    /// What says where the array ends takes room, so it is seen to first, in one step with the hole before it: `NoSpace` leaves the size as it is.
+    #[boxed(?Send)]
+    pub async fn punch_to_end(&self, from: u64, size: u64) -> Result<()> {
+        self.cont.learn(self.oid).await;
+        let Some(last) = size.checked_sub(1).filter(|last| *last >= from) else { return Ok(()) };
+        let within = last % self.chunk_records;
+        let index = from.max(last - within);
+        let pieces = self.pieces(&[Recx { index, count: size - index }])?;
+        let Some(tail) = pieces.last() else { return Ok(()) };
+        let unit = self.unit_at(tail.dkey, tail.recx.index)?;
+        let end = vec![Recx { index: within, count: 1 }];
+        let zero = UpdateValue::Zero { record_bytes: self.record_bytes, recxs: end };
+        let hole = UpdateValue::PunchRecords { recxs: vec![tail.recx] };
+        let (dkey, iods) = (tail.dkey.to_le_bytes(), vec![data_iod(hole), data_iod(zero)]);
+        let mut batch = self.cont.batch();
+        batch.op_of_unit(Op::Update { unit, dkey: &dkey, cond: Cond::NONE, iods });
+        batch.run().await?;
+        self.punch(&[Recx { index: from, count: size - tail.recx.count - from }]).await
+    }
+
     async fn punch_at(&self, unit: Unit, work: &[(u64, Recx)]) -> Result<()> {
         let keys: Vec<[u8; 8]> = work.iter().map(|(dkey, _)| dkey.to_le_bytes()).collect();
         let mut batch = self.cont.batch();

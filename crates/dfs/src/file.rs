@@ -193,6 +193,8 @@ impl Dfs {
 
     /// Makes `bytes` from `offset` a hole; the size stays as it is (Linux's
     /// `FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE`).
+    ///
+    /// Errors: `NoSpace`; some of it may be a hole then, and the size is as it was.
     #[boxed(?Send)]
     pub async fn punch_hole(&self, file: &Obj, offset: u64, bytes: u64) -> Result<()> {
         file.require_regular()?;
@@ -206,13 +208,13 @@ impl Dfs {
         if offset >= end {
             return Ok(());
         }
-        let hole = [Recx { index: offset, count: end - offset }];
         // What goes whole need not come back for that.
         let edges = [offset, end - 1].map(|index| Recx { index, count: 1 });
-        self.with_data(file, &edges, async || array.punch(&hole).await).await?;
-        if end == size {
-            array.extend(size).await?;
-        }
+        let made = async || match end == size {
+            true => array.punch_to_end(offset, size).await,
+            false => array.punch(&[Recx { index: offset, count: end - offset }]).await,
+        };
+        self.with_data(file, &edges, made).await?;
         self.drop_privileges_after_change(file).await
     }
 

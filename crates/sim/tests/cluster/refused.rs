@@ -1,16 +1,18 @@
-//! Writes over several targets of which one has no room: whoever is told so finds the file as long as it was, then and later.
+//! Writes and holes over several targets of which one has no room: whoever is told so finds the file as long as it was, then and later.
 //!
 //! The pieces of a write go to their targets at once. The first refusal was the answer while others were on their way: they took effect after
 //! it, and the file grew when nobody wrote any more. And what had taken effect beyond the end before stayed, with holes for what had not.
+//! A hole up to the end was made first, and where the file ends was written down afterwards: it was shorter where there was no room for that.
 
 use client::{ArrayObj, Client, Container};
+use dfs::{CreateOptions, Credentials, Dfs, FormatOptions, MountFlags, OpenFlags};
 use engine::StoreConfig;
 use futures_util::future::join;
 use sim::{Cluster, ClusterSpec, seeds};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use transport::SimNet;
-use types::{Code, ContProps, Durability, ObjType, PlacementRule, TargetId};
+use types::{Code, ContLayout, ContProps, Durability, ObjType, PlacementRule, TargetId};
 use uuid::Uuid;
 use wire::control::{ControlRequest, Name, OpenMode};
 use wire::obj::Recx;
@@ -30,8 +32,13 @@ const BEFORE: u64 = 5 * CHUNK + 12_345;
 
 /// Classes over all targets, and whether one of them must be full to the last block to refuse a write: copies are refused where one that keeps
 /// them is nearly full.
-const CLASSES: [(&str, bool); 4] =
-    [("SX", true), ("SX+1MiB", true), ("RP_2GX", false), ("RP_2GX+1MiB", false)];
+const CLASSES: [(&str, bool); 5] = [
+    ("SX", true),
+    ("SX+1MiB", true),
+    ("RP_2GX", false),
+    ("EC_2P1GX", false),
+    ("RP_2GX+1MiB", false),
+];
 
 fn cluster(seed: u64) -> Cluster {
     let spec = ClusterSpec { seed, engines: TARGETS as usize, targets: 1 };
@@ -46,6 +53,10 @@ async fn open(client: &Client) -> Container {
 }
 
 async fn container(client: &Client) -> Container {
+    container_with(client, ContProps::default()).await
+}
+
+async fn container_with(client: &Client, props: ContProps) -> Container {
     let create = ControlRequest::PoolCreate {
         label: "p".into(),
         bytes: u64::from(TARGETS) * TARGET_BYTES,
@@ -56,7 +67,7 @@ async fn container(client: &Client) -> Container {
     };
     client.pool_create(create).await.unwrap();
     let pool = client.pool_open(&Name::Label("p".into()), OpenMode::ReadWrite).await.unwrap();
-    pool.cont_create("c", Uuid::nil(), ContProps::default(), BTreeMap::new()).await.unwrap();
+    pool.cont_create("c", Uuid::nil(), props, BTreeMap::new()).await.unwrap();
     open(client).await
 }
 
@@ -71,14 +82,17 @@ async fn write(array: &ArrayObj, at: u64, bytes: u64, value: u8) -> Result<(), C
     array.write(&all, &[&data]).await.map_err(|error| error.code)
 }
 
-/// Files over all targets; who leads a group of one is never the full target, which would see for itself that it has room still.
+/// Files over all targets; who leads a group of one is never the full target, which would see for itself that it has room still. Of what has an
+/// erasure code the second member of a group has the copies of what is in no stripe yet, beside the leader.
 fn files(cont: &Container, class: &str, count: usize) -> Vec<ArrayObj> {
     let map = cont.pool().map();
     let is_meant = |file: &ArrayObj| {
         let layout = cont.layout(file.oid).unwrap();
-        let groups = 0..layout.group_count();
-        let leaders = groups.map(|group| layout.leader(group, &map).unwrap());
-        file.oid.is_alone() || leaders.into_iter().all(|leader| leader != FULL)
+        let mut groups = 0..layout.group_count();
+        let is_coded = file.oid.cells().is_some();
+        let leads = groups.clone().any(|group| layout.leader(group, &map).unwrap() == FULL);
+        let keeps = groups.any(|group| layout.members(group)[1..].first() == Some(&FULL));
+        file.oid.is_alone() || !leads && (keeps || !is_coded)
     };
     let files = (0..).map(|number| array(cont, class, number)).filter(is_meant);
     files.take(count).collect()
@@ -113,7 +127,17 @@ async fn tell(files: &[ArrayObj]) {
 
 /// Fills a target with data: nearly, or to the last block.
 async fn fill(cont: &Container, numbers: &mut impl Iterator<Item = u64>, to_the_last: bool) {
-    for bytes in [CHUNK, 4096] {
+    fill_with(cont, numbers, &[CHUNK, 4096], to_the_last).await;
+}
+
+/// Fills a target with objects of so many bytes, of each size as many as there is room for.
+async fn fill_with(
+    cont: &Container,
+    numbers: &mut impl Iterator<Item = u64>,
+    sizes: &[u64],
+    to_the_last: bool,
+) {
+    for &bytes in sizes {
         let mut while_short = 0;
         loop {
             let stat = cont.pool().query_one(FULL).await.unwrap();
@@ -163,7 +187,7 @@ fn a_refused_write_makes_no_file_longer() {
                 }
                 fill(&cont, &mut on_full(&cont), to_the_last).await;
                 tell(&files).await;
-                let mut value = 1;
+                let (mut value, mut refused) = (1, 0);
                 for (number, file) in files.iter().enumerate() {
                     let mut known = vec![1; BEFORE as usize];
                     for (from, bytes) in [
@@ -176,7 +200,14 @@ fn a_refused_write_makes_no_file_longer() {
                             format!("seed {seed}, {class}: {bytes} bytes at {from} of {number}");
                         value += 1;
                         let written = write(file, from, bytes, value).await;
+                        if file.oid.cells().is_some() && written == Ok(()) {
+                            // Nothing was left for copies in the full group.
+                            file.set_size(BEFORE).await.unwrap();
+                            known[from.min(BEFORE) as usize..].fill(value);
+                            continue;
+                        }
                         assert_eq!(written, Err(Code::NoSpace), "{context}");
+                        refused += 1;
                         let what = (from, from + bytes, value);
                         known = is_as_it_was(file, &known, what, &context).await;
                     }
@@ -194,6 +225,7 @@ fn a_refused_write_makes_no_file_longer() {
                         file.set_size(BEFORE).await.unwrap();
                     }
                 }
+                assert!(refused >= files.len(), "seed {seed}, {class}: refused {refused} times");
             });
         }
     }
@@ -256,5 +288,63 @@ fn a_refused_write_takes_away_nothing_of_others() {
                 );
             });
         }
+    }
+}
+
+/// A hole up to the end begins on the full target, which has no room to note it, and ends on another one, where a whole chunk went at once.
+#[test]
+fn a_refused_hole_makes_no_file_shorter() {
+    for seed in seeds(1) {
+        let cluster = cluster(seed);
+        cluster.block_on(async {
+            let client = cluster.client("c");
+            let props = ContProps {
+                layout: ContLayout::Posix,
+                file_oclass: "SX".parse().unwrap(),
+                chunk_bytes: CHUNK,
+                ..ContProps::default()
+            };
+            let cont = container_with(&client, props).await;
+            Dfs::format(&cont, &FormatOptions::default()).await.unwrap();
+            let fs = Dfs::mount(&cont, MountFlags::NONE, Credentials::root()).await.unwrap();
+            let root = fs.root().await.unwrap();
+            let map = cont.pool().map();
+            let (mut files, mut number) = (Vec::new(), 0);
+            while files.len() < 4 {
+                let (name, options) = (format!("f{number}"), CreateOptions::default());
+                number += 1;
+                let flags = OpenFlags::READ | OpenFlags::WRITE | OpenFlags::CREATE;
+                let file = fs.open(&root, name.as_bytes(), flags, 0o644, &options).await.unwrap();
+                let file = (ArrayObj { oid: file.oid(), ..array(&cont, "SX", 0) }, file);
+                // A chunk that is followed by one elsewhere.
+                let mut on_full = None;
+                for chunk in 0..u64::from(TARGETS) {
+                    let unit = file.0.unit_of(chunk + 1, 0).await.unwrap();
+                    let layout = cont.layout(unit.object).unwrap();
+                    if layout.leader(unit.group as usize, &map).unwrap() == FULL {
+                        on_full = Some(chunk);
+                    }
+                }
+                let bytes = on_full.unwrap() * CHUNK + 2 * CHUNK;
+                fs.write(&file.1, 0, &vec![1; bytes as usize]).await.unwrap();
+                files.push((file, bytes));
+            }
+            let mut numbers = on_full(&cont);
+            fill_with(&cont, &mut numbers, &[CHUNK, 4096, 4000, 500, 1], true).await;
+            for ((array, file), bytes) in &files {
+                let from = bytes - 2 * CHUNK + 1000;
+                let refused = fs.punch_hole(file, from, bytes - from).await.unwrap_err();
+                assert_eq!(refused.code, Code::NoSpace, "seed {seed}: {refused}");
+                let found = all(array).await;
+                assert_eq!(found.len() as u64, *bytes, "seed {seed}: the size");
+                assert!(found[..from as usize].iter().all(|byte| *byte == 1), "seed {seed}");
+                // Elsewhere there is room.
+                let from = bytes - CHUNK + 1000;
+                fs.punch_hole(file, from, bytes - from).await.unwrap();
+                let found = all(array).await;
+                assert_eq!(found.len() as u64, *bytes, "seed {seed}: the size");
+                assert!(found[from as usize..].iter().all(|byte| *byte == 0), "seed {seed}");
+            }
+        });
     }
 }
