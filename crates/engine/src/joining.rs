@@ -272,18 +272,19 @@ impl Joining {
         self.stat.set(stat);
     }
 
-    /// True when orders may have changed a unit since this target is behind.
+    /// True when a unit may differ from its leader's that looks as new: orders may have changed it since this target is behind, or it is damaged.
     pub fn has_touched(&self, ctx: &TargetPool, cont: ContId, unit: Unit) -> bool {
-        let touched = self.touched.borrow();
-        let is_installed = || self.installed.borrow().contains(&(cont, unit));
-        if self.doubtful_since.get().is_some()
-            || is_installed()
+        self.may_be_ordered(cont, unit)
             || ctx.shard.lacks_page_of(cont, unit, None)
             || ctx.mending.has_given_up(cont, unit, None)
-        {
-            return true;
-        }
-        touched.as_ref().is_some_and(|touched| touched.newest_of(cont, unit) != Lsn::default())
+    }
+
+    /// True when orders may have changed a unit since this target is behind.
+    pub fn may_be_ordered(&self, cont: ContId, unit: Unit) -> bool {
+        let Some(touched) = &*self.touched.borrow() else { return false };
+        self.doubtful_since.get().is_some()
+            || self.installed.borrow().contains(&(cont, unit))
+            || touched.newest_of(cont, unit) != Lsn::default()
     }
 
     /// The same of a key; `epoch`: the newest one under it.
@@ -294,16 +295,23 @@ impl Joining {
         dkey: &[u8],
         epoch: Epoch,
     ) -> bool {
-        if self.doubtful_since.get().is_some_and(|since| epoch >= since)
+        self.may_be_ordered_key((cont, unit), dkey, epoch)
             || ctx.shard.lacks_page_of(cont, unit, Some(dkey))
             || ctx.mending.has_given_up(cont, unit, Some(dkey))
-        {
+    }
+
+    /// The same as [`Joining::may_be_ordered`] of a key.
+    pub fn may_be_ordered_key(
+        &self,
+        (cont, unit): (ContId, Unit),
+        dkey: &[u8],
+        epoch: Epoch,
+    ) -> bool {
+        let Some(touched) = &*self.touched.borrow() else { return false };
+        if self.doubtful_since.get().is_some_and(|since| epoch >= since) {
             return true;
         }
         let read = [Op::Fetch { unit, dkey, cond: Cond::NONE, iods: Vec::new() }];
-        let touched = self.touched.borrow();
-        touched.as_ref().is_some_and(|touched| {
-            touched.seen(Lsn::default(), cont, &Summary::of(&[], &read)) != Lsn::default()
-        })
+        touched.seen(Lsn::default(), cont, &Summary::of(&[], &read)) != Lsn::default()
     }
 }

@@ -38,6 +38,10 @@ pub(crate) struct Keys<'a> {
     pub with_facts: bool,
 }
 
+/// What a leader that is behind itself says instead of the newest epoch of what orders have touched since: that may be as new as a member's, and what is below it
+/// not the same. It is no epoch that a member has, so that they are compared.
+const NOT_KNOWN: Epoch = Epoch::MAX;
+
 impl Target {
     /// Serves a question of another target.
     pub(crate) async fn serve_member(self: Rc<Self>, incoming: Incoming) {
@@ -100,8 +104,11 @@ impl Target {
             MemberAsk::Keys { cont, unit, after, count_max } => {
                 let count_max = (count_max as usize).clamp(1, LIST_MAX);
                 let (keys, complete) = ctx.shard.list_keys(cont, unit, after, count_max).await?;
-                let keys =
-                    keys.into_iter().map(|(key, epoch)| (serde_bytes::ByteBuf::from(key), epoch));
+                let keys = keys.into_iter().map(|(key, newest)| {
+                    let is_unsure = ctx.joining.may_be_ordered_key((cont, unit), &key, newest);
+                    let newest = if is_unsure { NOT_KNOWN } else { newest };
+                    (serde_bytes::ByteBuf::from(key), newest)
+                });
                 Ok(wire::encode(&Ok::<_, Error>(KeyList { keys: keys.collect(), complete })))
             }
             MemberAsk::Mend { cont, unit, dkeys, with_facts } => {
@@ -225,7 +232,13 @@ impl Target {
         let next = if complete { None } else { found.last().map(|(unit, _)| *unit) };
         let is_meant = |unit: &Unit| !unit.is_cell() && self.leads_for(ctx, *unit, member);
         let meant = found.into_iter().filter(|(unit, _)| is_meant(unit));
-        let listed = |(unit, newest)| ctx.last_asked.listed(cont, unit, newest);
+        let listed = |(unit, newest)| {
+            let newest = match ctx.joining.may_be_ordered(cont, unit) {
+                true => NOT_KNOWN,
+                false => newest,
+            };
+            ctx.last_asked.listed(cont, unit, newest)
+        };
         Ok(UnitList { units: meant.map(listed).collect(), next })
     }
 
