@@ -36,7 +36,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
             from: "            self.end_trust(map.pool, ctx)?;\n",
             to: "",
         }],
-        found_by: cluster("in_doubt::a_part_that_others_have_decided"),
+        found_by: cluster(
+            "in_doubt::a_part_that_others_have_decided_is_not_dropped_by_who_may_lead",
+        ),
     },
     Mutant {
         name: "let-go-and-at-it",
