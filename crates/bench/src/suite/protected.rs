@@ -14,7 +14,8 @@ use types::{Durability, GroupCount, ObjClass, Result, Scheme};
 
 /// One target each: members of a group lie on different engines.
 const SIZE: Size = Size { engines: 3, targets: 1 };
-const POOL_BYTES: u64 = 10 << 30;
+/// Half of it is for data. What one class has removed comes back while the next writes, and what is coded is kept in copies first.
+const POOL_BYTES: u64 = 14 << 30;
 const MIB: u64 = 1 << 20;
 
 const fn class(scheme: Scheme) -> ObjClass {
@@ -45,7 +46,7 @@ struct Run {
 /// The runs of a round: all classes of a pattern stand next to each other, and another one begins in each round.
 fn plan(options: &Options, round: u32) -> Vec<Run> {
     let processes = options.processes;
-    let total_bytes = options.scaled(512 * MIB, 2 * MIB);
+    let total_bytes = options.scaled(192 * MIB, 2 * MIB);
     let per_process = |transfer_bytes: u64| {
         (total_bytes / u64::from(processes) / transfer_bytes).max(2) * transfer_bytes
     };
@@ -53,7 +54,7 @@ fn plan(options: &Options, round: u32) -> Vec<Run> {
     let hard = io::Options::hard(processes, per_process(47_008) / 47_008);
     let small = io::Options {
         transfer_bytes: 4096,
-        block_bytes: options.scaled(20_000, 2) * 4096,
+        block_bytes: options.scaled(10_000, 2) * 4096,
         random: true,
         ..io::Options::easy(processes, 4096)
     };
