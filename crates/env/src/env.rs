@@ -56,7 +56,16 @@ impl Env {
     pub fn now(&self) -> Duration {
         match &self.0 {
             Kind::Real(real) => real.now(),
-            Kind::Sim(node) => node.world().now(),
+            Kind::Sim(node) => node.now(),
+        }
+    }
+
+    /// Time since some moment, by a clock that all threads and processes of the machine share and that goes on while it sleeps: what one
+    /// promises another for a time is counted on it.
+    pub fn boot_now(&self) -> Duration {
+        match &self.0 {
+            Kind::Real(_) => crate::real::boot_now(),
+            Kind::Sim(node) => node.now(),
         }
     }
 
@@ -108,7 +117,11 @@ impl Env {
 
     /// Ready after `d`; dropping it cancels it.
     pub fn sleep(&self, d: Duration) -> Sleep {
-        Sleep::new(self.timers().clone(), self.now().saturating_add(d))
+        let at = match &self.0 {
+            Kind::Real(real) => real.now().saturating_add(d),
+            Kind::Sim(node) => node.after(d),
+        };
+        Sleep::new(self.timers().clone(), at)
     }
 
     /// The output of `fut`, or `None` (and `fut` dropped) when it takes longer than `d`. No timer

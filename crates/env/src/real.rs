@@ -63,6 +63,12 @@ impl Drop for Held<'_> {
     }
 }
 
+/// What the machine's clock shows that goes on while it sleeps.
+pub(crate) fn boot_now() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    Duration::new(u64::try_from(now.tv_sec).unwrap_or(0), u32::try_from(now.tv_nsec).unwrap_or(0))
+}
+
 impl Real {
     pub fn new() -> Result<Real> {
         let doing = "setting up the run loop";

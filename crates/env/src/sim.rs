@@ -38,8 +38,9 @@ struct NodeState {
     disk: SimDisk,
     rng: Rng,
     dead: Cell<bool>,
-    /// Outlives a kill.
+    /// Both outlive a kill.
     wall: Rc<WallClock>,
+    monotonic: Rc<MonotonicClock>,
 }
 
 /// How the wall clock of a node differs from the world's.
@@ -64,6 +65,43 @@ impl WallClock {
         self.since.set(now);
         self.gain_ppm.set(gain_ppm);
     }
+}
+
+/// How the monotonic clock of a node runs: not faster or slower than it is told to.
+#[derive(Default)]
+struct MonotonicClock {
+    /// What it showed at `since`.
+    shown: Cell<Duration>,
+    since: Cell<Duration>,
+    /// What it gains on the world's, millionths; above -1,000,000.
+    gain_ppm: Cell<i64>,
+}
+
+impl MonotonicClock {
+    fn now(&self, now: Duration) -> Duration {
+        let passed = now.saturating_sub(self.since.get());
+        self.shown.get() + scaled(passed, 1_000_000 + self.gain_ppm.get(), 1_000_000)
+    }
+
+    /// How long it takes by the world's clock until it has shown `d` more, at least.
+    fn taken(&self, d: Duration) -> Duration {
+        match self.gain_ppm.get() {
+            0 => d,
+            gain => scaled(d, 1_000_000, 1_000_000 + gain).saturating_add(Duration::from_nanos(2)),
+        }
+    }
+
+    fn set(&self, now: Duration, gain_ppm: i64) {
+        self.shown.set(self.now(now));
+        self.since.set(now);
+        self.gain_ppm.set(gain_ppm);
+    }
+}
+
+/// `d` times `by` over `of`.
+fn scaled(d: Duration, by: i64, of: i64) -> Duration {
+    let ns = d.as_nanos() as i128 * i128::from(by) / i128::from(of);
+    Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX))
 }
 
 struct World {
@@ -109,11 +147,14 @@ impl SimWorld {
             _ => {
                 let owner = self.0.owner_last.get() + 1;
                 self.0.owner_last.set(owner);
-                let (disk, wall) = match old {
-                    Some(state) => (state.disk.clone(), state.wall.clone()),
+                let (disk, wall, monotonic) = match old {
+                    Some(state) => {
+                        (state.disk.clone(), state.wall.clone(), state.monotonic.clone())
+                    }
                     None => {
                         let seed = self.0.rng.next_u64();
-                        (SimDisk::new(self.0.clock.clone(), seed), Rc::default())
+                        let disk = SimDisk::new(self.0.clock.clone(), seed);
+                        (disk, Rc::default(), Rc::default())
                     }
                 };
                 let name: Rc<str> = name.into();
@@ -125,6 +166,7 @@ impl SimWorld {
                     rng,
                     dead: Cell::new(false),
                     wall,
+                    monotonic,
                 });
                 nodes.insert(name, state.clone());
                 state
@@ -203,6 +245,17 @@ impl SimWorld {
         if let Some(node) = self.node(name).sim_node() {
             let (now, wall) = (self.now(), &node.state.wall);
             wall.set(now, wall.off_ns(now), gain_ppm);
+        }
+    }
+
+    /// From now on the monotonic clock of a node, which is made if it is new, gains so many millionths on the world's; loses them where they
+    /// are negative. What is waited for already is not over sooner or later for it.
+    ///
+    /// Panics when the clock would stand still or go back: a monotonic one does not.
+    pub fn set_monotonic_gain(&self, name: &str, gain_ppm: i64) {
+        assert!(gain_ppm > -1_000_000, "a monotonic clock goes on");
+        if let Some(node) = self.node(name).sim_node() {
+            node.state.monotonic.set(self.now(), gain_ppm);
         }
     }
 
@@ -351,6 +404,16 @@ impl SimNode {
     /// It was killed; a node of the same name that was made later is another one.
     pub fn is_dead(&self) -> bool {
         self.state.dead.get()
+    }
+
+    /// What its monotonic clock shows.
+    pub(crate) fn now(&self) -> Duration {
+        self.state.monotonic.now(self.world.now())
+    }
+
+    /// When its monotonic clock will have shown `d` more, by the world's.
+    pub(crate) fn after(&self, d: Duration) -> Duration {
+        self.world.now().saturating_add(self.state.monotonic.taken(d))
     }
 
     pub(crate) fn wall_ns(&self) -> u64 {

@@ -206,6 +206,29 @@ fn every_node_has_a_wall_clock_of_its_own() {
     assert_eq!(world.node("fast").wall_ns(), slow.wall_ns() + 5_000);
 }
 
+/// Two monotonic clocks run apart, never back, and what is waited for by one takes longer or shorter by the world's.
+#[test]
+fn a_monotonic_clock_can_gain_and_lose() {
+    let world = SimWorld::new(1);
+    let (fast, slow) = (world.node("fast"), world.node("slow"));
+    world.set_monotonic_gain("fast", 4_000);
+    world.set_monotonic_gain("slow", -4_000);
+    let begun = (fast.now(), slow.now());
+    world.run_for(Duration::from_secs(10));
+    let gone = |env: &env::Env, from: Duration| (env.now() - from).as_millis();
+    assert_eq!((gone(&fast, begun.0), gone(&slow, begun.1)), (10_040, 9_960));
+    let slept = |env: &env::Env| {
+        let from = (world.now(), env.now());
+        world.block_on(env.sleep(Duration::from_secs(10)));
+        assert!(env.now() - from.1 >= Duration::from_secs(10), "not too early by its own");
+        (world.now() - from.0).as_millis()
+    };
+    assert_eq!((slept(&fast), slept(&slow)), (9_960, 10_040));
+    let before = fast.now();
+    world.set_monotonic_gain("fast", 0);
+    assert_eq!(fast.now(), before);
+}
+
 /// A clock that gains goes on from where it is, also when it comes to gain something else; a kill does not put it right.
 #[test]
 fn a_wall_clock_can_gain_and_lose() {
