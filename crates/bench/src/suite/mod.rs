@@ -11,6 +11,7 @@ pub(crate) mod bed;
 pub(crate) mod collect;
 mod growth;
 pub(crate) mod hop;
+mod pattern;
 mod protected;
 mod rounds;
 mod stream;

@@ -5,8 +5,8 @@
 
 use super::bed::{Bed, Size};
 use super::collect::Collector;
-use super::{Options, rounds, say};
-use crate::place::Where;
+use super::pattern::{Pattern, put_sides};
+use super::{Options, say};
 use crate::{io, md};
 use std::io::Write;
 use std::path::Path;
@@ -31,16 +31,11 @@ const CLASSES: [ObjClass; 4] = [
     CODED,
 ];
 
-enum What {
-    Md(md::Options),
-    Io(io::Options),
-}
-
 /// A pattern with one class; names are of its figures.
 struct Run {
     pattern: &'static str,
     class: ObjClass,
-    what: What,
+    what: Pattern,
 }
 
 /// The runs of a round: all classes of a pattern stand next to each other, and another one begins in each round.
@@ -60,7 +55,7 @@ fn plan(options: &Options, round: u32) -> Vec<Run> {
     };
     let names = md::Options::easy(processes, options.scaled(20_000, 20));
     let mut runs = Vec::new();
-    let mut add = |pattern, what_of: &dyn Fn(ObjClass) -> Option<What>| {
+    let mut add = |pattern, what_of: &dyn Fn(ObjClass) -> Option<Pattern>| {
         let first = (round.saturating_sub(1)) as usize % CLASSES.len();
         let turns = (0..CLASSES.len()).map(|at| CLASSES[(first + at) % CLASSES.len()]);
         for class in turns {
@@ -69,7 +64,7 @@ fn plan(options: &Options, round: u32) -> Vec<Run> {
     };
     let of = |io: &io::Options| {
         let io = io.clone();
-        move |class| Some(What::Io(io::Options { class: Some(class), ..io.clone() }))
+        move |class| Some(Pattern::Io(io::Options { class: Some(class), ..io.clone() }))
     };
     add("io 1m", &of(&easy));
     add("io hard", &of(&hard));
@@ -78,7 +73,7 @@ fn plan(options: &Options, round: u32) -> Vec<Run> {
     add("md", &|class: ObjClass| {
         let one = ObjClass { groups: GroupCount::Count(1), ..class };
         let md = md::Options { dir_class: Some(class), class: Some(one), ..names.clone() };
-        (class != CODED).then_some(What::Md(md))
+        (class != CODED).then_some(Pattern::Md(md))
     });
     runs
 }
@@ -88,11 +83,7 @@ fn plan(options: &Options, round: u32) -> Vec<Run> {
 pub fn figure_names() -> Vec<String> {
     let mut names = Vec::new();
     for run in plan(&Options::default(), 1) {
-        let phases: &[&str] = match &run.what {
-            What::Md(_) => &["create", "stat", "read", "remove"],
-            What::Io(_) => &["write", "read"],
-        };
-        for phase in phases {
+        for phase in run.what.phases() {
             let figure = format!("{} {phase} {}", run.pattern, run.class);
             names.push(format!("{figure} engine cpu"));
             names.push(figure);
@@ -121,38 +112,10 @@ pub fn measure(
         let mut uncounted = Collector::default();
         let all = if round == 0 { &mut uncounted } else { &mut *all };
         for run in plan(options, round) {
-            one(&run, &place, all, out)?;
+            run.what.run((run.pattern, &run.class.to_string()), &place, all, out, put_sides)?;
         }
     }
     Ok(())
-}
-
-fn one(run: &Run, place: &Where, all: &mut Collector, out: &mut dyn Write) -> Result<()> {
-    let name = format!("{} {}", run.pattern, run.class);
-    let mut quiet = std::io::sink();
-    let (phases, is_io) = match &run.what {
-        What::Md(options) => (md::run(options, place, &mut quiet).map(|of| of.phases), false),
-        What::Io(options) => (io::run(options, place, &mut quiet).map(|of| of.phases), true),
-    };
-    let phases = match phases {
-        Ok(phases) => phases,
-        Err(error) => {
-            all.fail(&name, &error);
-            return say(out, &format!("  {name}: {error}"));
-        }
-    };
-    let mut line = format!("  {name}:");
-    for phase in phases {
-        let figure = format!("{} {} {}", run.pattern, phase.phase.name(), run.class);
-        let (rate, unit) = match is_io {
-            true => (phase.bytes_per_s / MIB as f64, "MiB/s"),
-            false => (phase.ops_per_s, "op/s"),
-        };
-        all.put(&figure, unit, rate);
-        rounds::put_sides(&figure, &phase, all);
-        line.push_str(&format!(" {} {}", phase.phase.name(), crate::table::rate(rate)));
-    }
-    say(out, &line)
 }
 
 #[cfg(test)]
@@ -165,10 +128,7 @@ mod tests {
             for processes in [2, 3, 64] {
                 let options = Options { scale, processes, ..Options::default() };
                 for run in plan(&options, 3) {
-                    match &run.what {
-                        What::Md(options) => options.check().unwrap(),
-                        What::Io(options) => options.check().unwrap(),
-                    }
+                    run.what.check().unwrap();
                 }
             }
         }

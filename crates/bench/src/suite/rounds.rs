@@ -1,6 +1,7 @@
 //! The alternating part of a suite: each round runs every pattern once on each side.
 
 use super::collect::Collector;
+use super::pattern::{Pattern, put_sides};
 use super::{Options, bed::Bed, hop, say, stream};
 use crate::crew::{Crew, Job, Phase, Step};
 use crate::place::Where;
@@ -26,7 +27,7 @@ struct Run {
     pattern: &'static str,
     side: &'static str,
     place: Side,
-    what: What,
+    what: Pattern,
 }
 
 /// Where a run happens.
@@ -40,25 +41,20 @@ enum Side {
     TcpOneTarget,
 }
 
-enum What {
-    Md(md::Options),
-    Io(io::Options),
-}
-
 /// The runs of a round, in order: the sides of a ratio stand next to each other, so that both
 /// see the same state of a shared machine.
 fn plan(options: &Options) -> Vec<Run> {
     let processes = options.processes;
     let md_easy = |processes: u32| {
         let files = options.scaled(100_000, 20);
-        What::Md(md::Options {
+        Pattern::Md(md::Options {
             dir_class: Some(ObjClass::SX),
             ..md::Options::easy(processes, files)
         })
     };
     let md_hard = || {
         let files = options.scaled(30_000, 20);
-        What::Md(md::Options {
+        Pattern::Md(md::Options {
             dir_class: Some(ObjClass::SX),
             ..md::Options::hard(processes, files)
         })
@@ -67,7 +63,7 @@ fn plan(options: &Options) -> Vec<Run> {
     let io_easy = |processes: u32, file_per_process: bool, transfer_bytes: u64| {
         let transfers = (total_bytes / u64::from(processes) / transfer_bytes).max(1);
         let easy = io::Options::easy(processes, transfers * transfer_bytes);
-        What::Io(io::Options {
+        Pattern::Io(io::Options {
             transfer_bytes,
             file_per_process,
             class: Some(ObjClass::SX),
@@ -76,21 +72,21 @@ fn plan(options: &Options) -> Vec<Run> {
     };
     let io_hard = || {
         let segments = (total_bytes / u64::from(processes) / 47_008).max(2);
-        What::Io(io::Options {
+        Pattern::Io(io::Options {
             class: Some(ObjClass::SX),
             ..io::Options::hard(processes, segments)
         })
     };
     let md_tcp = |processes: u32| {
         let files = options.scaled(40_000 / u64::from(processes), 20);
-        What::Md(md::Options {
+        Pattern::Md(md::Options {
             dir_class: Some(ObjClass::SX),
             ..md::Options::easy(processes, files)
         })
     };
     let io_tcp = |bytes: u64| {
         let transfers = (total_bytes / 2 / bytes).max(2);
-        What::Io(io::Options {
+        Pattern::Io(io::Options {
             processes: 1,
             transfer_bytes: bytes,
             block_bytes: transfers * bytes,
@@ -128,11 +124,7 @@ pub fn figure_names() -> Vec<String> {
     names.extend(hop::figure_names());
     names.extend(DEPTHS.map(depth_name));
     for run in plan(&Options::default()) {
-        let phases: &[&str] = match &run.what {
-            What::Md(_) => &["create", "stat", "read", "remove"],
-            What::Io(_) => &["write", "read"],
-        };
-        for phase in phases {
+        for phase in run.what.phases() {
             let figure = format!("{} {phase} {}", run.pattern, run.side);
             if matches!(run.place, Side::Tcp | Side::TcpOneTarget) {
                 names.push(format!("{figure} evenness"));
@@ -165,7 +157,14 @@ pub fn measure(
                 Side::OneTarget => &one_target,
                 Side::TcpOneTarget => &tcp_one_target,
             };
-            one(&run, place, all, out)?;
+            let over_tcp = matches!(run.place, Side::Tcp | Side::TcpOneTarget);
+            run.what.run((run.pattern, run.side), place, all, out, |figure, phase, all| {
+                all.put(&format!("{figure} cpu"), "µs/op", phase.cpu_us_per_op());
+                if over_tcp {
+                    put_sides(figure, phase, all);
+                    all.put(&format!("{figure} evenness"), "x", phase.evenness);
+                }
+            })?;
         }
         let pieces = options.scaled(1024, 4);
         match stream::bytes_per_s(MIB as usize, pieces) {
@@ -222,52 +221,6 @@ fn in_flight(
     Ok(())
 }
 
-/// What an operation costs each of the two sides.
-pub fn put_sides(figure: &str, result: &PhaseResult, all: &mut Collector) {
-    all.put(&format!("{figure} client cpu"), "µs/op", result.client_cpu_us_per_op);
-    if let Some(cpu) = result.server_cpu_us_per_op {
-        all.put(&format!("{figure} engine cpu"), "µs/op", cpu);
-    }
-}
-
-/// One run; its rates and CPU times become figures.
-fn one(run: &Run, place: &Where, all: &mut Collector, out: &mut dyn Write) -> Result<()> {
-    let name = format!("{} {}", run.pattern, run.side);
-    let mut quiet = std::io::sink();
-    let (phases, is_io) = match &run.what {
-        What::Md(options) => {
-            (md::run(options, place, &mut quiet).map(|report| report.phases), false)
-        }
-        What::Io(options) => {
-            (io::run(options, place, &mut quiet).map(|report| report.phases), true)
-        }
-    };
-    let phases = match phases {
-        Ok(phases) => phases,
-        Err(error) => {
-            say(out, &format!("  {name}: {error}"))?;
-            all.fail(&name, &error);
-            return Ok(());
-        }
-    };
-    let mut line = format!("  {name}:");
-    for phase in phases {
-        let (rate, unit) = match is_io {
-            true => (phase.bytes_per_s / MIB as f64, "MiB/s"),
-            false => (phase.ops_per_s, "op/s"),
-        };
-        let figure = format!("{} {} {}", run.pattern, phase.phase.name(), run.side);
-        all.put(&figure, unit, rate);
-        all.put(&format!("{figure} cpu"), "µs/op", phase.cpu_us_per_op());
-        if matches!(run.place, Side::Tcp | Side::TcpOneTarget) {
-            put_sides(&figure, &phase, all);
-            all.put(&format!("{figure} evenness"), "x", phase.evenness);
-        }
-        line.push_str(&format!(" {} {}", phase.phase.name(), crate::table::rate(rate)));
-    }
-    say(out, &line)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -278,10 +231,7 @@ mod tests {
             for processes in [2, 3, 64] {
                 let options = Options { scale, processes, ..Options::default() };
                 for run in plan(&options) {
-                    match &run.what {
-                        What::Md(options) => options.check().unwrap(),
-                        What::Io(options) => options.check().unwrap(),
-                    }
+                    run.what.check().unwrap();
                 }
             }
         }
@@ -301,10 +251,10 @@ mod tests {
     fn the_phases_of_a_plan_are_those_its_options_run() {
         for run in plan(&Options::default()) {
             match &run.what {
-                What::Md(options) => {
+                Pattern::Md(options) => {
                     assert!(options.create && options.stat && options.read && options.remove);
                 }
-                What::Io(options) => assert!(options.write && options.read && !options.keep),
+                Pattern::Io(options) => assert!(options.write && options.read && !options.keep),
             }
         }
     }
