@@ -84,10 +84,10 @@ impl Container {
         Op::Fetch { unit: oid.first_unit(), dkey: MARKER, cond: Cond::NONE, iods }
     }
 
-    /// Remembers the answer to that; true when some have moved.
+    /// Remembers the answer to that; `None` when none have moved.
     ///
     /// Errors: `Proto` for an answer to something else.
-    pub fn note_spread(&self, oid: Oid, reply: Option<&OpReply<'_>>) -> Result<bool> {
+    pub fn note_spread(&self, oid: Oid, reply: Option<&OpReply<'_>>) -> Result<Option<Spread>> {
         let Some(OpReply::Fetched(iods)) = reply else {
             return Err(Error::new(Code::Proto, "a fetch got an answer of another kind"));
         };
@@ -97,7 +97,7 @@ impl Container {
         });
         let reached = spread.map(|spread| spread.reached);
         self.spreads_known().borrow_mut().note(oid, reached);
-        Ok(reached.is_some())
+        Ok(spread)
     }
 
     /// Asks how far the dkeys of an object have moved, and remembers it.

@@ -7,6 +7,7 @@ use crate::flags::{Access, MountFlags, OpenFlags, SetAttr, SetTime};
 use crate::fs::Dfs;
 use crate::inode::{FileKind, Inode, S_IFMT, S_ISGID};
 use crate::node::{Location, Obj};
+use crate::page::Told;
 use crate::sys::TRIES_MAX;
 use async_recursion::async_recursion as boxed;
 use types::limits::check_name;
@@ -137,13 +138,13 @@ impl Dfs {
 
     async fn stat_found_now(&self, found: &Found) -> Result<Stat> {
         let shared = &self.shared;
-        let tail = if found.inode.is_dir() {
-            Box::pin(shared.merged_tail(found)).await?
+        let told = if found.inode.is_dir() {
+            Box::pin(shared.merged(found)).await?
         } else {
-            shared.tail(found).await?
+            Told { tail: shared.tail(found).await?, directories: None }
         };
-        let epoch = shared.data_epoch(found, &tail);
-        Ok(stat_from(found, &Tail { epoch, ..tail }))
+        let epoch = shared.data_epoch(found, &told.tail);
+        Ok(stat_from(found, &Told { tail: Tail { epoch, ..told.tail }, ..told }))
     }
 
     /// Whether the caller may do all of `want` with an entry; symbolic links are followed.
@@ -357,7 +358,8 @@ impl Dfs {
             return false;
         }
         let tail = found.tail.unwrap_or_default();
-        let stat = stat_from(found, &Tail { epoch: self.shared.data_epoch(found, &tail), ..tail });
+        let epoch = self.shared.data_epoch(found, &tail);
+        let stat = stat_from(found, &Told { tail: Tail { epoch, ..tail }, directories: None });
         found.inode.is_regular() && stat.is_atime_due(self.shared.now_ns())
     }
 
@@ -431,11 +433,16 @@ impl Dfs {
     }
 }
 
-/// Attributes of an entry, given what its data say.
-pub(crate) fn stat_from(found: &Found, tail: &Tail) -> Stat {
+/// Attributes of an entry, given what its data say. The link count of a directory is 2 and one for each directory in it, and 1 when
+/// their number is not known, which tells programs that walk trees to look for themselves.
+pub(crate) fn stat_from(found: &Found, told: &Told) -> Stat {
     let inode = &found.inode;
-    let nlink = if inode.is_dir() { 1 } else { inode.nlink };
-    make_stat(inode, nlink, found.target.len() as u64, tail, found.changed)
+    let nlink = match told.directories {
+        _ if !inode.is_dir() => inode.nlink,
+        Some(directories) => u32::try_from(directories).unwrap_or(u32::MAX).saturating_add(2),
+        None => 1,
+    };
+    make_stat(inode, nlink, found.target.len() as u64, &told.tail, found.changed)
 }
 
 /// Puts together what the inode, the symbolic link and the data say.

@@ -12,12 +12,13 @@ use crate::flags::{Access, CreateOptions, OpenFlags, RenameFlags};
 use crate::fs::Dfs;
 use crate::inode::{FileKind, Inode, epoch_ns};
 use crate::node::{Location, Obj};
+use crate::page::Told;
 use crate::share::SharedObj;
 use crate::walk::Step;
 use async_recursion::async_recursion as boxed;
 use types::limits::check_name;
 use types::{Code, Error, Key, Oid, Result};
-use wire::obj::{Op, Recx, Tail};
+use wire::obj::{Op, Recx};
 
 /// What a removal took away.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -88,7 +89,7 @@ impl Dfs {
         for _ in 0..RACES_MAX {
             let made = self.try_create(&at, &key, flags, mode, &CreateOptions::default()).await?;
             if let Some((obj, epoch)) = made {
-                let stat = stat_from(&Found::fresh(obj.node.inode(), epoch), &Tail::default());
+                let stat = stat_from(&Found::fresh(obj.node.inode(), epoch), &Told::empty());
                 return Ok(Created { obj, stat, changed_ns: Some(epoch_ns(epoch)) });
             }
             let found = match self.lookup_stat(parent, name).await {

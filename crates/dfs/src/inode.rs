@@ -133,7 +133,7 @@ pub struct Inode {
     pub mode: u32,
     pub uid: u32,
     pub gid: u32,
-    /// Names of the file; 1 for directories.
+    /// Names of the file; 1 for directories, whose link count follows from what is in them.
     pub nlink: u32,
     /// Chunk of the file, or for files made in the directory, bytes; 0 in a directory: inherit.
     pub chunk_bytes: u32,
@@ -188,11 +188,13 @@ impl Inode {
     /// The record. `target` is the symbolic link's target, empty for all else.
     ///
     /// The link is protected, so that a plain remove leaves it alone, for directories and for
-    /// entries of hard-linked files.
+    /// entries of hard-linked files. That of a directory is counted: the link count of the directory
+    /// it is in follows from it.
     pub fn encode(&self, target: &[u8]) -> Vec<u8> {
         let mut raw = vec![0; INODE_BYTES + target.len()];
         let kind = if self.is_regular() { LinkKind::Array } else { LinkKind::None };
-        Link { kind, protected: self.hard || self.is_dir(), oid: self.oid }.encode_into(&mut raw);
+        let (protected, counted) = (self.hard || self.is_dir(), self.is_dir());
+        Link { kind, protected, counted, oid: self.oid }.encode_into(&mut raw);
         raw[0] = INODE_VERSION;
         if self.hard {
             raw[FLAGS_AT] |= FLAG_HARD;
@@ -340,6 +342,13 @@ mod tests {
         assert_eq!(protected(sample()), Some(false));
         assert_eq!(protected(Inode { hard: true, ..sample() }), Some(true));
         assert_eq!(protected(Inode { mode: S_IFDIR | 0o755, ..sample() }), Some(true));
+    }
+
+    #[test]
+    fn entries_of_directories_are_counted() {
+        let counted = |mode| wire::link::is_counted(&Inode { mode, ..sample() }.encode(b""));
+        assert!(counted(S_IFDIR | 0o755));
+        assert!(!counted(S_IFREG | 0o644) && !counted(S_IFLNK | 0o777));
     }
 
     #[test]

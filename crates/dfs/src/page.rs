@@ -19,6 +19,30 @@ const OBJECTS_PER_REQUEST: usize = 512;
 /// Hard-linked files whose inodes are fetched at the same time.
 const PARALLEL: usize = 32;
 
+/// What the shards of a file or directory say together.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Told {
+    /// Size, newest change, space.
+    pub tail: Tail,
+    /// Directories in a directory; `None` when that cannot be told, as while its names move between its shards.
+    pub directories: Option<u64>,
+}
+
+impl Told {
+    /// Of what holds nothing.
+    pub fn empty() -> Told {
+        Told { tail: Tail::default(), directories: Some(0) }
+    }
+}
+
+/// The facts of an object's shards.
+#[derive(Clone, Default)]
+struct Shards {
+    stats: Vec<ObjectStat>,
+    /// Names may be on their way from one to another.
+    are_moving: bool,
+}
+
 impl Shared {
     /// Inodes and attributes of entries as listed, in their order; `None` for what vanished
     /// meanwhile.
@@ -33,16 +57,16 @@ impl Shared {
         let shards = self.stat_shards(&oids).await?;
         let mut told = unknown.iter().zip(&shards).map(|(found, shards)| self.merge(found, shards));
         let mut stat = |found: &Found| {
-            let tail = match found.tail {
-                _ if found.needs_shards() => told.next().unwrap_or_default(),
+            let told = match found.tail {
+                _ if found.needs_shards() => told.next().unwrap_or_else(Told::empty),
                 Some(tail) if found.inode.is_regular() => {
                     let end = self.array(&found.inode).size_from_tail(&tail);
-                    Tail { end, ..tail }
+                    Told { tail: Tail { end, ..tail }, ..Told::empty() }
                 }
-                _ => Tail::default(),
+                _ => Told::empty(),
             };
-            let data = self.data_epoch(found, &tail);
-            stat_from(found, &Tail { epoch: data, ..tail })
+            let epoch = self.data_epoch(found, &told.tail);
+            stat_from(found, &Told { tail: Tail { epoch, ..told.tail }, ..told })
         };
         let all =
             entries.iter().map(|found| found.as_ref().map(|found| (found.inode, stat(found))));
@@ -55,16 +79,23 @@ impl Shared {
             // Of most of these the first unit knows all.
             return self.array(&found.inode).stat().await;
         }
+        Ok(self.merged(found).await?.tail)
+    }
+
+    /// The same, and how many directories are in a directory.
+    pub async fn merged(&self, found: &Found) -> Result<Told> {
         let shards = self.stat_shards(&[found.inode.oid]).await?;
-        Ok(shards.first().map_or_else(Tail::default, |shards| self.merge(found, shards)))
+        Ok(shards.first().map_or_else(Told::empty, |shards| self.merge(found, shards)))
     }
 
     /// Merges what an object's shards say. Of directories the epoch is that of the last change
     /// of their names.
-    fn merge(&self, found: &Found, shards: &[ObjectStat]) -> Tail {
+    fn merge(&self, found: &Found, shards: &Shards) -> Told {
         let array = self.array(&found.inode);
         let mut merged = Tail::default();
-        for shard in shards {
+        let mut directories = 0;
+        for shard in &shards.stats {
+            directories += shard.counted_links;
             merged.bytes_used += shard.tail.bytes_used;
             if found.inode.is_dir() {
                 merged.epoch = merged.epoch.max(shard.keys_epoch);
@@ -73,19 +104,19 @@ impl Shared {
                 merged.epoch = merged.epoch.max(shard.tail.epoch);
             }
         }
-        merged
+        Told { tail: merged, directories: (!shards.are_moving).then_some(directories) }
     }
 
     /// The facts of every shard of every object.
-    async fn stat_shards(&self, oids: &[Oid]) -> Result<Vec<Vec<ObjectStat>>> {
+    async fn stat_shards(&self, oids: &[Oid]) -> Result<Vec<Shards>> {
         let mut units = Vec::with_capacity(oids.len());
         for (at, oid) in oids.iter().enumerate() {
             units.extend(self.cont.units_in_use(*oid).await?.into_iter().map(|unit| (unit, at)));
         }
-        let mut shards = vec![Vec::new(); oids.len()];
+        let mut shards = vec![Shards::default(); oids.len()];
         let mut spread = self.stat_units(&units, &mut shards).await?;
         // Of most directories that can spread the first unit has told all.
-        spread.retain(|at| shards[*at].len() == 1);
+        spread.retain(|at| shards[*at].stats.len() == 1);
         let mut more = Vec::new();
         for at in spread {
             let others = self.cont.units(oids[at]).await?.into_iter().skip(1);
@@ -99,7 +130,7 @@ impl Shared {
     async fn stat_units(
         &self,
         units: &[(Unit, usize)],
-        shards: &mut [Vec<ObjectStat>],
+        shards: &mut [Shards],
     ) -> Result<Vec<usize>> {
         let lots = self.cont.lots(units.iter().copied())?;
         let asked = lots.iter().flat_map(|lot| {
@@ -123,8 +154,10 @@ impl Shared {
                 }
                 let mut spread = Vec::new();
                 for (unit, at) in places.iter().filter(|(unit, _)| can_tell(unit)) {
-                    if self.cont.note_spread(unit.object, replies.next().as_ref())? {
-                        spread.push(*at);
+                    if let Some(far) =
+                        self.cont.note_spread(unit.object, replies.next().as_ref())?
+                    {
+                        spread.push((*at, !far.is_over()));
                     }
                 }
                 Ok::<_, Error>((places, stats, spread))
@@ -132,9 +165,12 @@ impl Shared {
         });
         let mut all_spread = Vec::new();
         for (places, stats, spread) in try_join_all(asked).await? {
-            all_spread.extend(spread);
+            for (at, are_moving) in spread {
+                shards[at].are_moving |= are_moving;
+                all_spread.push(at);
+            }
             for (&(_, at), stat) in places.iter().zip(stats) {
-                shards[at].push(stat);
+                shards[at].stats.push(stat);
             }
         }
         Ok(all_spread)

@@ -102,6 +102,16 @@ impl Namespace {
         }
     }
 
+    /// The link count that a stat shows: of a directory 2 and one for each directory in it, or 0 when it was removed.
+    pub fn link_count(&self, ino: Ino) -> u32 {
+        match &self.nodes[&ino] {
+            Node { kind: Kind::Dir(entries), nlink: 1.., .. } => {
+                2 + entries.values().filter(|ino| self.is_dir(**ino)).count() as u32
+            }
+            node => node.nlink,
+        }
+    }
+
     /// The node an entry names.
     pub fn lookup(&self, dir: Ino, name: &[u8]) -> Result<Ino, Code> {
         self.entries(dir)?.get(name).copied().ok_or(Code::NonExist)

@@ -467,10 +467,14 @@ impl ContShard {
             return ObjectStat::default();
         };
         let mut tail = Tail { epoch: object.epoch, ..Tail::default() };
+        let mut counted_links = 0;
         for (dkey, entry) in &object.dkeys {
             for (akey, found) in &entry.akeys {
                 match &found.value {
-                    Value::Single(value) => tail.bytes_used += value.len() as u64,
+                    Value::Single(value) => {
+                        tail.bytes_used += value.len() as u64;
+                        counted_links += (!akey.is_empty() && wire::link::is_counted(value)) as u64;
+                    }
                     Value::Array { record_bytes, records } => {
                         tail.bytes_used += records.len() as u64 * *record_bytes as u64;
                         let dkey = integer(dkey);
@@ -482,7 +486,8 @@ impl ContShard {
                 }
             }
         }
-        ObjectStat { tail, dkey_count: object.dkeys.len() as u64, keys_epoch: object.keys_epoch }
+        let dkey_count = object.dkeys.len() as u64;
+        ObjectStat { tail, dkey_count, counted_links, keys_epoch: object.keys_epoch }
     }
 
     fn list(

@@ -92,9 +92,8 @@ impl<W: Wait> System for DfsSystem<W> {
     }
 
     fn lacks(&self, what: &str) -> bool {
-        // Fifos and sockets are names here; what opening one means, a kernel knows. Directories
-        // have one name and do not count what is in them.
-        matches!(what, "special-open" | "dir-nlink")
+        // Fifos and sockets are names here; what opening one means, a kernel knows.
+        what == "special-open"
     }
 
     fn tick(&mut self) {

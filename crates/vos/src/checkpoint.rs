@@ -144,7 +144,8 @@ async fn write(
         thaw(shard);
     }
     images?;
-    if work.table.pages.iter().any(|page| page.place.is_none() && page.counts != (0, 0, 0, 0, 0)) {
+    if work.table.pages.iter().any(|page| page.place.is_none() && page.counts != (0, 0, 0, 0, 0, 0))
+    {
         return Err(Error::new(Code::Io, "a page was lost before it was written"));
     }
     add_sums(shard, pages, &mut work.table).await;

@@ -88,6 +88,7 @@ pub fn install_seed() -> Vec<Vec<u8>> {
         keys_epoch: Epoch(5),
         bytes_used: 3,
         dkey_count: 1,
+        counted_links: 1,
     };
     let records = [
         RecordDf::CreateCont { cont, sums: SumPolicy::OFF },
@@ -196,7 +197,7 @@ fn past_seed() -> Vec<u8> {
 pub fn table_seeds() -> Vec<Vec<u8>> {
     let place = |at: u64| PlaceDf { runs: vec![(at, 1)], bytes: 100, crc: 7 };
     let page = |at: u64| PageDf {
-        counts: (1, 1, 0, 5, 300),
+        counts: (1, 1, 0, 1, 5, 300),
         has_blocks: at == 1,
         place: (at > 0).then(|| place(at)),
     };
@@ -266,7 +267,7 @@ mod tests {
         let buckets = b"\x02\x01\0\x01\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01";
         let large = b"\x01\x01\x02\x03\x04\x05\x04\x03\x02\0\x08\0\0\0\0\0\0\0\x09";
         let (versions, unswept, pasts) = (b"\0\0\0\0", b"\0", b"\x01\x01\x02\x03\x04");
-        let page = b"\x05\x01\x01\0\x05\xac\x02\x01\x01\x01\x01\x01\x64\x07\0\0\0\0\0\0\0";
+        let page = b"\x05\x01\x01\0\x01\x05\xac\x02\x01\x01\x01\x01\x01\x64\x07\0\0\0\0\0\0\0";
         let parts: [&[u8]; 7] = [b"\x01\x07\0\0", buckets, large, versions, unswept, pasts, page];
         let start = parts.concat();
         assert_eq!(&raw[..start.len()], start);
@@ -282,14 +283,14 @@ mod tests {
         let parts: [&[u8]; 9] = [
             // The life that ended at 7: a value of 7, the numbers of the time from 5 to 7, and
             // the value of that time.
-            b"\x3b\0\0\0\x0a\x07\x01\x02\x03\x04\x07\x01\x01\x07",
+            b"\x3c\0\0\0\x0a\x07\x01\x02\x03\x04\x07\x01\x01\x07",
             value,
-            b"\0\x07\x05\x05\x01\x07\x05\x05\0\x01\x01\x05\x07",
+            b"\0\x07\x05\x05\x01\x07\x05\x05\0\x01\0\x01\x05\x07",
             value,
             // What came after, without its present.
-            b"\x31\0\0\0\x0a\x07\x01\x02\x03\x04",
+            b"\x32\0\0\0\x0a\x07\x01\x02\x03\x04",
             b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\0\0\0",
-            b"\x0a\x08\x08\x01\x0a\x08\x08\0\x01",
+            b"\x0a\x08\x08\x01\x0a\x08\x08\0\x01\0",
             b"\x01\x08\x0a",
             value,
         ];

@@ -474,7 +474,14 @@ pub(crate) fn fuzz_seeds() -> Vec<Vec<u8>> {
         sums: &sums,
     };
     let (epoch, keys_epoch) = (Epoch(3), Epoch(2));
-    let facts = FactsDf { until: Epoch(5), epoch, keys_epoch, bytes_used: 7, dkey_count: 1 };
+    let facts = FactsDf {
+        until: Epoch(5),
+        epoch,
+        keys_epoch,
+        bytes_used: 7,
+        dkey_count: 1,
+        counted_links: 9,
+    };
     let of_unit = UnitDf { unit, epochs: (Epoch(6), Epoch(5), Epoch(4)), facts: vec![facts] };
     vec![seal(&image), wire::encode(&image), seal(&of_unit), wire::encode(&of_unit)]
 }
@@ -500,7 +507,7 @@ mod tests {
         assert_eq!(seeds[1][..image.len()], image);
         // Three values have sums of one chunk each.
         assert_eq!(seeds[1].len(), image.len() + 12);
-        let facts = b"\x01\x02\x03\x04\x06\x05\x04\x01\x05\x03\x02\x07\x01";
+        let facts = b"\x01\x02\x03\x04\x06\x05\x04\x01\x05\x03\x02\x07\x01\x09";
         assert_eq!(seeds[3], facts);
         for (whole, body) in [(0, 1), (2, 3)] {
             let mut sum = [0; 4];

@@ -165,7 +165,7 @@ impl PoolShard {
                 let Some(object) = view.cont.object_at(unit, at) else { continue };
                 let facts = object.facts();
                 let (epochs, bytes) = ([facts.epoch.0, facts.keys_epoch.0], facts.bytes_used);
-                for word in [epochs[0], epochs[1], bytes, facts.dkey_count] {
+                for word in [epochs[0], epochs[1], bytes, facts.dkey_count, facts.counted_links] {
                     digest = hash::mix2(digest, word);
                 }
             }

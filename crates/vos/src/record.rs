@@ -429,6 +429,7 @@ pub(crate) struct FactsDf {
     pub keys_epoch: Epoch,
     pub bytes_used: u64,
     pub dkey_count: u64,
+    pub counted_links: u64,
 }
 
 /// Which versions of a container are kept.

@@ -39,8 +39,8 @@ const LEVEL_MAX: u8 = 4;
 /// A page in a table.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct PageDf {
-    /// Objects, dkeys, dkeys with an array, bytes of user data, memory counted.
-    pub counts: (u64, u64, u64, u64, u64),
+    /// Objects, dkeys, dkeys with an array, links that are counted, bytes of user data, memory counted.
+    pub counts: (u64, u64, u64, u64, u64, u64),
     pub has_blocks: bool,
     /// `None`: it holds nothing.
     pub place: Option<PlaceDf>,
@@ -167,17 +167,17 @@ pub(crate) fn decode_table(raw: &[u8]) -> Result<TableDf> {
 impl PageDf {
     /// The state of a page as a table has it; `place` is its image of the moment.
     pub(crate) fn of(page: &Page, place: Option<&PagePlace>) -> PageDf {
-        let Counts { objects, dkeys, arrays, bytes, scm } = page.counts;
+        let Counts { objects, dkeys, arrays, links, bytes, scm } = page.counts;
         PageDf {
-            counts: (objects, dkeys, arrays, bytes, scm),
+            counts: (objects, dkeys, arrays, links, bytes, scm),
             has_blocks: page.has_blocks,
             place: place.map(PlaceDf::from),
         }
     }
 
     fn page(&self) -> Result<Page> {
-        let (objects, dkeys, arrays, bytes, scm) = self.counts;
-        let counts = Counts { objects, dkeys, arrays, bytes, scm };
+        let (objects, dkeys, arrays, links, bytes, scm) = self.counts;
+        let counts = Counts { objects, dkeys, arrays, links, bytes, scm };
         let place = self.place.as_ref().map(PlaceDf::place).transpose()?;
         if place.is_none() && counts != Counts::default() || arrays > dkeys {
             return Err(bad("a page without a place, or impossible counts"));
@@ -325,7 +325,10 @@ fn restore_cont(
             count(index, &page, 0)?;
             sums.dkeys += page.counts.dkeys;
             sums.arrays += page.counts.arrays;
-            sums.bytes = sums.bytes.checked_add(page.counts.bytes).ok_or_else(|| bad("counts"))?;
+            let add =
+                |sum: u64, more| sum.checked_add(more).ok_or_else(|| bad("impossible counts"));
+            sums.links = add(sums.links, page.counts.links)?;
+            sums.bytes = add(sums.bytes, page.counts.bytes)?;
             parts.pages.insert_new(Key::new(start), page);
         }
         if last.is_none() {

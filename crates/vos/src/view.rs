@@ -336,6 +336,7 @@ impl View<'_> {
         ObjectStat {
             tail: self.tail(unit).unwrap_or_default(),
             dkey_count: facts.dkey_count,
+            counted_links: facts.counted_links,
             keys_epoch: facts.keys_epoch,
         }
     }

@@ -8,10 +8,13 @@
 //! |---|---|---|
 //! | 0 | 1 | format of what follows the link, the owner's business |
 //! | 1 | 1 | kind: 0 no object, 1 array of one-byte records |
-//! | 2 | 1 | flags: 1 = protected (a plain remove must not take it), 2 = moved |
+//! | 2 | 1 | flags: 1 = protected (a plain remove must not take it), 2 = moved, 4 = counted |
 //! | 3 | 5 | the owner's |
 //! | 8 | 16 | object id |
 
+//!
+//! A shard counts the links in it that ask for that: a directory is told how many directories are in it.
+//! Links under the empty akey, and those in values of more than [`COUNTED_BYTES_MAX`] bytes, are not counted.
 //!
 //! A value that an engine has *moved* to another unit ends with eight bytes more: the epoch at which its owner wrote it. Who writes it anew leaves them out.
 
@@ -20,8 +23,12 @@ use types::{Epoch, Oid};
 /// Bytes of a link at the start of a value.
 pub const LINK_BYTES: usize = 24;
 
+/// Largest value that is counted, bytes: every store keeps these in its index.
+pub const COUNTED_BYTES_MAX: usize = 511;
+
 const PROTECTED: u8 = 1;
 const MOVED: u8 = 2;
+const COUNTED: u8 = 4;
 
 /// What a link points at.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,6 +46,8 @@ pub struct Link {
     pub kind: LinkKind,
     /// A plain remove must leave it alone and hand back the value.
     pub protected: bool,
+    /// Its shard counts it, in [`crate::obj::ObjectStat::counted_links`].
+    pub counted: bool,
     pub oid: Oid,
 }
 
@@ -53,7 +62,12 @@ impl Link {
         };
         let mut oid = [0; 16];
         oid.copy_from_slice(&raw[8..24]);
-        Some(Link { kind, protected: raw[2] & PROTECTED != 0, oid: Oid::from_bytes(oid) })
+        Some(Link {
+            kind,
+            protected: raw[2] & PROTECTED != 0,
+            counted: raw[2] & COUNTED != 0,
+            oid: Oid::from_bytes(oid),
+        })
     }
 
     /// Writes the link over the first 24 bytes of `value`, leaving the owner's bytes alone.
@@ -64,9 +78,17 @@ impl Link {
             LinkKind::None => 0,
             LinkKind::Array => 1,
         };
-        value[2] = if self.protected { PROTECTED } else { 0 };
+        value[2] =
+            if self.protected { PROTECTED } else { 0 } | if self.counted { COUNTED } else { 0 };
         value[8..24].copy_from_slice(&self.oid.to_bytes());
     }
+}
+
+/// True for a link that its shard counts.
+pub fn is_counted(value: &[u8]) -> bool {
+    (LINK_BYTES..=COUNTED_BYTES_MAX).contains(&value.len())
+        && value[1] <= 1
+        && value[2] & COUNTED != 0
 }
 
 /// When the owner has written a value that is there since `epoch`: before that if an engine has moved it.
@@ -95,17 +117,24 @@ mod tests {
 
     #[test]
     fn links_round_trip_and_short_values_are_none() {
-        let link = Link { kind: LinkKind::Array, protected: true, oid: Oid { hi: 5, lo: 6 } };
+        let oid = Oid { hi: 5, lo: 6 };
+        for (protected, counted) in [(false, false), (false, true), (true, false), (true, true)] {
+            let link = Link { kind: LinkKind::Array, protected, counted, oid };
+            let mut value = [9; 40];
+            link.encode_into(&mut value);
+            assert_eq!((Link::decode(&value), is_counted(&value)), (Some(link), counted));
+        }
+        let link = Link { kind: LinkKind::Array, protected: true, counted: false, oid };
         let mut value = [9; 40];
         link.encode_into(&mut value);
-        assert_eq!(Link::decode(&value), Some(link));
         assert_eq!((value[0], value[7], value[24]), (9, 9, 9));
         assert_eq!(Link::decode(&value[..23]), None);
     }
 
     #[test]
     fn moved_values_tell_when_they_were_written() {
-        let link = Link { kind: LinkKind::Array, protected: true, oid: Oid { hi: 5, lo: 6 } };
+        let oid = Oid { hi: 5, lo: 6 };
+        let link = Link { kind: LinkKind::Array, protected: true, counted: false, oid };
         let mut value = vec![9; 40];
         link.encode_into(&mut value);
         assert_eq!(written_at(&value, Epoch(7)), Epoch(7));

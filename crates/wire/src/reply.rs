@@ -23,6 +23,8 @@ pub struct ObjectStat {
     /// Size as an array.
     pub tail: Tail,
     pub dkey_count: u64,
+    /// Links that ask to be counted; see [`crate::link`].
+    pub counted_links: u64,
     /// Last change of the set of dkeys.
     pub keys_epoch: Epoch,
 }

@@ -134,7 +134,7 @@ async fn is_half_spread(fs: &Dfs, dir: &Obj) -> bool {
     batch.op_of_unit(Container::fetch_spread(dir.oid()));
     let Ok(result) = batch.run().await else { return false };
     let begun = cont.note_spread(dir.oid(), result.replies().unwrap().first()).unwrap();
-    begun && cont.unit_of_hash(dir.oid(), u64::MAX).unwrap().0.group == 0
+    begun.is_some() && cont.unit_of_hash(dir.oid(), u64::MAX).unwrap().0.group == 0
 }
 
 /// Kills engines, one at a time and the leader of the first group often, and starts them again. How often that was while the

@@ -60,12 +60,13 @@ impl<'a> ObjectAt<'a> {
             keys_epoch: object.keys_epoch,
             bytes_used: object.bytes_used,
             dkey_count: object.dkey_count,
+            counted_links: object.counted_links,
         };
         if self.at == Epoch::ZERO {
             return now;
         }
         if self.at < object.born {
-            return Facts { bytes_used: 0, dkey_count: 0, ..now };
+            return Facts { bytes_used: 0, dkey_count: 0, counted_links: 0, ..now };
         }
         let noted = object.past.iter().flat_map(|past| &past.facts);
         noted.into_iter().find(|facts| facts.until > self.at).copied().unwrap_or(now)

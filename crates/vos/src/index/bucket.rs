@@ -451,6 +451,7 @@ impl Container {
             object.set_counts(&Counts {
                 dkeys: kept.dkeys - counts.dkeys,
                 arrays: kept.arrays - counts.arrays,
+                links: kept.links - counts.links,
                 bytes: kept.bytes - counts.bytes,
                 ..kept
             });
@@ -473,6 +474,7 @@ impl Container {
             objects: delta.objects + last.objects,
             dkeys: delta.dkeys + last.dkeys,
             arrays: delta.arrays + last.arrays,
+            links: delta.links + last.links,
             bytes: delta.bytes + last.bytes,
             scm: delta.scm + last.scm,
         }
@@ -610,13 +612,15 @@ fn run_change(
     object.count_bytes(bytes);
     let is = object.counts();
     let dkeys = is.dkeys as i64 - was.dkeys as i64;
+    let links = is.links as i64 - was.links as i64;
     if let Some(epoch) = epoch {
-        object.note_late(epoch, bytes, dkeys, effects.is_move);
+        object.note_late(epoch, bytes, dkeys, links, effects.is_move);
     }
     Delta {
         objects: is.objects as i64 - was.objects as i64,
         dkeys,
         arrays: is.arrays as i64 - was.arrays as i64,
+        links,
         bytes,
         scm: 0,
     }
@@ -739,6 +743,7 @@ fn recount(
             objects: 0,
             dkeys: is.dkeys as i64 - was.dkeys as i64,
             arrays: is.arrays as i64 - was.arrays as i64,
+            links: is.links as i64 - was.links as i64,
             bytes: is.bytes as i64 - was.bytes as i64,
             scm: is.scm as i64 - was.scm as i64,
         };
@@ -779,6 +784,7 @@ fn split_parts(object: &mut Object, start: &Key, ledger: &mut Ledger) {
             objects: 0,
             dkeys: all.dkeys - before.dkeys,
             arrays: all.arrays - before.arrays,
+            links: all.links - before.links,
             bytes: all.bytes - before.bytes,
             scm: all.scm - before.scm,
         };

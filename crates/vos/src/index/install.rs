@@ -133,6 +133,7 @@ impl Object {
             keys_epoch: self.keys_epoch,
             bytes_used: self.bytes_used,
             dkey_count: self.dkey_count,
+            counted_links: self.counted_links,
         }
     }
 
@@ -376,7 +377,7 @@ impl Facts {
     /// Nothing was there until then.
     fn none(until: Epoch) -> Facts {
         let (epoch, keys_epoch) = (Epoch::ZERO, Epoch::ZERO);
-        Facts { until, epoch, keys_epoch, bytes_used: 0, dkey_count: 0 }
+        Facts { until, epoch, keys_epoch, bytes_used: 0, dkey_count: 0, counted_links: 0 }
     }
 }
 

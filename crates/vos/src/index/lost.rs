@@ -179,6 +179,7 @@ impl Index {
                     object.set_counts(&Counts {
                         dkeys: all.dkeys.saturating_sub(gone.dkeys),
                         arrays: all.arrays.saturating_sub(gone.arrays),
+                        links: all.links.saturating_sub(gone.links),
                         bytes: all.bytes.saturating_sub(gone.bytes),
                         ..all
                     });

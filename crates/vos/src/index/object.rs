@@ -4,7 +4,7 @@
 //! [`Position`] names a place in that order that stays meaningful whatever is inserted or
 //! removed, which is what makes listings stable.
 //!
-//! Invariants: `dkey_count`, `array_dkeys` and `bytes_used` match the content; an object in a
+//! Invariants: `dkey_count`, `array_dkeys`, `counted_links` and `bytes_used` match the content; an object in a
 //! container has at least one dkey between changes, or is a *tombstone*: it has a past only, and
 //! nobody but snapshots sees it.
 
@@ -36,6 +36,8 @@ pub(crate) struct Object {
     pub past: Option<Box<Past>>,
     /// Dkeys with an array under the empty akey.
     array_dkeys: u64,
+    /// Links that ask to be counted; see [`wire::link`].
+    pub counted_links: u64,
     dkeys: Dkeys,
     /// Which of them are in memory, when the object is large; else all are.
     pub parts: Option<Box<Parts>>,
@@ -109,6 +111,7 @@ impl Object {
             born: Epoch::MAX,
             past: None,
             array_dkeys: 0,
+            counted_links: 0,
             dkeys,
             parts: None,
         }
@@ -213,15 +216,18 @@ impl Object {
             }
         };
         let had_array = !new && array_akey && slot.only().has_array();
+        let had_link = !new && slot.only().counts_link(akey);
         if let Some(value) = value {
             slot.set(akey, value, epoch, effects);
         }
         let has_array = array_akey && slot.only().has_array();
+        let has_link = slot.only().counts_link(akey);
         if new {
             self.dkey_count += 1;
             self.note_keys(epoch, effects);
         }
         self.array_dkeys = self.array_dkeys + has_array as u64 - had_array as u64;
+        self.counted_links = self.counted_links + has_link as u64 - had_link as u64;
         self.keep(dkey, effects);
     }
 
@@ -273,6 +279,7 @@ impl Object {
         self.note_keys(epoch, effects);
         self.dkey_count -= 1;
         self.array_dkeys -= gone.has_array() as u64;
+        self.counted_links -= gone.counted_links();
         gone.remove(dkey.len(), epoch, effects);
         self.keep(dkey, effects);
     }
@@ -318,12 +325,15 @@ impl Object {
             return;
         }
         let had_array = akey.is_empty() && slot.only().has_array();
+        let had_link = slot.only().counts_link(akey);
         if !run(slot.full(), effects) {
             return;
         }
         let has_array = akey.is_empty() && slot.only().has_array();
+        let has_link = slot.only().counts_link(akey);
         let empty = slot.only().akeys().next().is_none();
         self.array_dkeys -= (had_array && !has_array) as u64;
+        self.counted_links -= (had_link && !has_link) as u64;
         self.epoch = epoch;
         self.keep(dkey, effects);
         if empty {

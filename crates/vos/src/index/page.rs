@@ -28,6 +28,8 @@ pub(crate) struct Counts {
     pub dkeys: u64,
     /// Dkeys with an array under the empty akey.
     pub arrays: u64,
+    /// Links that ask to be counted; see [`wire::link`].
+    pub links: u64,
     /// Bytes of user data.
     pub bytes: u64,
     /// Memory counted; see [`super::cost`].
@@ -42,6 +44,7 @@ impl Counts {
         add(&mut self.objects, delta.objects);
         add(&mut self.dkeys, delta.dkeys);
         add(&mut self.arrays, delta.arrays);
+        add(&mut self.links, delta.links);
         add(&mut self.bytes, delta.bytes);
         add(&mut self.scm, delta.scm);
     }
@@ -53,6 +56,7 @@ pub(crate) struct Delta {
     pub objects: i64,
     pub dkeys: i64,
     pub arrays: i64,
+    pub links: i64,
     pub bytes: i64,
     pub scm: i64,
 }
@@ -63,6 +67,7 @@ impl Delta {
             objects: counts.objects as i64,
             dkeys: counts.dkeys as i64,
             arrays: counts.arrays as i64,
+            links: counts.links as i64,
             bytes: counts.bytes as i64,
             scm: counts.scm as i64,
         }
@@ -70,8 +75,15 @@ impl Delta {
 
     /// None of it any more.
     pub(crate) fn removing(counts: &Counts) -> Delta {
-        let Delta { objects, dkeys, arrays, bytes, scm } = Delta::adding(counts);
-        Delta { objects: -objects, dkeys: -dkeys, arrays: -arrays, bytes: -bytes, scm: -scm }
+        let Delta { objects, dkeys, arrays, links, bytes, scm } = Delta::adding(counts);
+        Delta {
+            objects: -objects,
+            dkeys: -dkeys,
+            arrays: -arrays,
+            links: -links,
+            bytes: -bytes,
+            scm: -scm,
+        }
     }
 }
 

@@ -67,6 +67,7 @@ pub(crate) struct Facts {
     pub keys_epoch: Epoch,
     pub bytes_used: u64,
     pub dkey_count: u64,
+    pub counted_links: u64,
 }
 
 /// An object as it was when it was punched.
@@ -398,6 +399,7 @@ impl Object {
                     keys_epoch: Epoch::ZERO,
                     bytes_used: 0,
                     dkey_count: 0,
+                    counted_links: 0,
                 };
                 self.put_facts(0, absent, effects);
             }
@@ -409,6 +411,7 @@ impl Object {
                 keys_epoch: self.keys_epoch,
                 bytes_used: self.bytes_used,
                 dkey_count: self.dkey_count,
+                counted_links: self.counted_links,
             });
             self.put_facts(at, Facts { until: epoch, ..was }, effects);
         }
@@ -422,11 +425,19 @@ impl Object {
 
     /// A change at `epoch` has added these to the head: so it did to all that came after it. For
     /// transactions that were decided late.
-    pub(crate) fn note_late(&mut self, epoch: Epoch, bytes: i64, dkeys: i64, is_move: bool) {
+    pub(crate) fn note_late(
+        &mut self,
+        epoch: Epoch,
+        bytes: i64,
+        dkeys: i64,
+        links: i64,
+        is_move: bool,
+    ) {
         let Some(past) = &mut self.past else { return };
         for facts in past.facts.iter_mut().filter(|facts| facts.until > epoch) {
             facts.bytes_used = facts.bytes_used.saturating_add_signed(bytes);
             facts.dkey_count = facts.dkey_count.saturating_add_signed(dkeys);
+            facts.counted_links = facts.counted_links.saturating_add_signed(links);
             facts.epoch = facts.epoch.max(epoch);
             if dkeys != 0 && !is_move {
                 facts.keys_epoch = facts.keys_epoch.max(epoch);

@@ -8,6 +8,7 @@
 //! at least two slots, none itself a bucket. The dkey epoch of a `OneValue` is its value's.
 
 use types::{Epoch, Key};
+use wire::link;
 
 use super::at::{ArrayRef, OldArray, OldDkey};
 use super::extent::{ArrayValue, Place};
@@ -104,6 +105,10 @@ impl<'a> AkeyRef<'a> {
             AkeyRef::Old(array) => Some(ArrayRef::Old(array)),
             _ => None,
         }
+    }
+
+    fn is_counted_link(&self) -> bool {
+        matches!(self, AkeyRef::Inline(_, value) if link::is_counted(value))
     }
 
     /// Memory it counts for, beside the akey itself.
@@ -224,6 +229,19 @@ impl<'a> DkeyRef<'a> {
     pub(crate) fn has_array(&self) -> bool {
         !matches!(self, DkeyRef::One(_))
             && self.akey(b"").is_some_and(|value| value.array().is_some())
+    }
+
+    /// Links in it that ask to be counted; see [`wire::link`].
+    pub(crate) fn counted_links(&self) -> u64 {
+        match self {
+            DkeyRef::One(one) => (!one.akey().is_empty() && link::is_counted(one.value())) as u64,
+            _ => self.akeys().filter(|(akey, _)| self.counts_link(akey)).count() as u64,
+        }
+    }
+
+    /// True when an akey holds a link that asks to be counted.
+    pub(crate) fn counts_link(&self, akey: &[u8]) -> bool {
+        !akey.is_empty() && self.akey(akey).is_some_and(|value| value.is_counted_link())
     }
 
     /// Reports the dkey and all in it as removed at `epoch`; `key_bytes` is the length of its key.

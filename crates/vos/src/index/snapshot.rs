@@ -273,6 +273,7 @@ impl Facts {
             keys_epoch: self.keys_epoch,
             bytes_used: self.bytes_used,
             dkey_count: self.dkey_count,
+            counted_links: self.counted_links,
         }
     }
 
@@ -283,6 +284,7 @@ impl Facts {
             keys_epoch: df.keys_epoch,
             bytes_used: df.bytes_used,
             dkey_count: df.dkey_count,
+            counted_links: df.counted_links,
         }
     }
 }

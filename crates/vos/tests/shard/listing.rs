@@ -116,6 +116,7 @@ fn a_followed_link_brings_the_size_of_the_file() {
         let link = wire::link::Link {
             kind: wire::link::LinkKind::Array,
             protected: false,
+            counted: false,
             oid: file.object,
         };
         link.encode_into(&mut value);

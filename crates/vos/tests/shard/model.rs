@@ -52,6 +52,15 @@ fn record(fill: u8, index: u64, record_bytes: u32) -> Vec<u8> {
     (0..record_bytes).map(|n| fill.wrapping_add((index * 3 + n as u64) as u8)).collect()
 }
 
+/// A single value written with `fill`: some are links, some of these are counted.
+fn single(fill: u8, bytes: usize) -> Vec<u8> {
+    let mut value = vec![fill; bytes];
+    if fill.is_multiple_of(3) && bytes >= wire::link::LINK_BYTES {
+        (value[1], value[2]) = (fill % 2, fill & 4);
+    }
+    value
+}
+
 impl Step {
     pub fn random(rng: &Rng) -> Step {
         let kinds = [ObjType::MultiHashed, ObjType::ArrayByte, ObjType::DkeyLexical];
@@ -104,7 +113,7 @@ impl Step {
     /// The bulk of the step.
     pub fn bulk(&self) -> Vec<u8> {
         match &self.act {
-            Act::Single { bulk: true, bytes, fill } => vec![*fill; *bytes],
+            Act::Single { bulk: true, bytes, fill } => single(*fill, *bytes),
             Act::Array { record_bytes, recx, fill } => {
                 let each = |n| record(*fill, recx.index + n, *record_bytes);
                 (0..recx.count).flat_map(each).collect()
@@ -116,7 +125,7 @@ impl Step {
     /// Bytes of an inline value.
     pub fn inline(&self) -> Vec<u8> {
         match &self.act {
-            Act::Single { bulk: false, bytes, fill } => vec![*fill; *bytes],
+            Act::Single { bulk: false, bytes, fill } => single(*fill, *bytes),
             _ => Vec::new(),
         }
     }
@@ -291,7 +300,7 @@ impl Model {
 
     fn apply(&mut self, epoch: u64, step: &Step) {
         let value = match &step.act {
-            Act::Single { bytes, fill, .. } => Some(Value::Single(vec![*fill; *bytes])),
+            Act::Single { bytes, fill, .. } => Some(Value::Single(single(*fill, *bytes))),
             Act::Array { record_bytes, .. } | Act::Zero { record_bytes, .. } => {
                 Some(Value::Array(*record_bytes, BTreeMap::new()))
             }
@@ -450,6 +459,7 @@ pub async fn try_dump_at(shard: &PoolShard, at: u64) -> Result<Model> {
         })
         .await?;
         assert_eq!(dkeys.len() as u64, stat.dkey_count);
+        let mut counted_links = 0;
         for dkey in dkeys {
             let mut akeys = Vec::new();
             let scope = ListScope::Akeys { dkey: &dkey };
@@ -467,10 +477,14 @@ pub async fn try_dump_at(shard: &PoolShard, at: u64) -> Result<Model> {
             let mut values = BTreeMap::new();
             for akey in akeys {
                 let value = read_value(shard, at, unit, &dkey, &akey).await?;
+                if let (false, Value::Single(value)) = (akey.is_empty(), &value.1) {
+                    counted_links += wire::link::is_counted(value) as u64;
+                }
                 values.insert(akey, value);
             }
             assert!(object.dkeys.insert(dkey, (anchor.0, values)).is_none(), "listed twice");
         }
+        assert_eq!(counted_links, stat.counted_links);
         out.0.insert(unit, object);
     }
     Ok(out)

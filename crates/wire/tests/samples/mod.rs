@@ -209,11 +209,13 @@ fn headers(visitor: &mut impl Visitor) {
 }
 
 fn links(visitor: &mut impl Visitor) {
-    for (name, kind, protected) in
-        [("link.array", LinkKind::Array, false), ("link.none", LinkKind::None, true)]
-    {
+    for (name, kind, protected, counted) in [
+        ("link.array", LinkKind::Array, false, false),
+        ("link.none", LinkKind::None, true, false),
+        ("link.counted", LinkKind::None, true, true),
+    ] {
         let oid = Oid { hi: 0x0102_0304_0506_0708, lo: 0x1112_1314_1516_1718 };
-        let link = Link { kind, protected, oid };
+        let link = Link { kind, protected, counted, oid };
         let mut value = [0; LINK_BYTES];
         link.encode_into(&mut value);
         visitor.raw(name, value.to_vec(), &move |bytes| {

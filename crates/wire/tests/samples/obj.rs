@@ -387,7 +387,7 @@ fn op_replies() -> Vec<(&'static str, OpReply<'static>)> {
     let item = |item| OpReply::Listed { items: vec![item], anchor: b"next", keys_epoch: Epoch(80) };
     let removed = |value, removed, linked| OpReply::Removed { value, removed, linked };
     let found = FoundKey { dkey: b"d", akey: b"a", recx: Some(RANGE), record_bytes: 1 };
-    let stat = ObjectStat { tail: tail(), dkey_count: 12, keys_epoch: Epoch(81) };
+    let stat = ObjectStat { tail: tail(), dkey_count: 12, counted_links: 5, keys_epoch: Epoch(81) };
     vec![
         ("done", OpReply::Done),
         ("fetched.absent", fetched(Fetched::Absent)),

@@ -55,6 +55,7 @@ impl Object {
             objects: (self.dkey_count > 0) as u64,
             dkeys: self.dkey_count,
             arrays: self.array_dkeys,
+            links: self.counted_links,
             bytes: self.bytes_used,
             scm: 0,
         }
@@ -64,6 +65,7 @@ impl Object {
     pub(crate) fn set_counts(&mut self, counts: &Counts) {
         self.dkey_count = counts.dkeys;
         self.array_dkeys = counts.arrays;
+        self.counted_links = counts.links;
         self.bytes_used = counts.bytes;
     }
 
@@ -315,6 +317,7 @@ impl Object {
             born: self.born,
             past: None,
             array_dkeys: 0,
+            counted_links: 0,
             dkeys,
             parts: None,
         }
@@ -398,6 +401,7 @@ fn add_weight(counts: &mut Counts, name: DkeyName<'_>, dkey: DkeyRef<'_>) {
     dkey.remove(name.with_bytes(<[u8]>::len), Epoch::ZERO, &mut effects);
     counts.dkeys += 1;
     counts.arrays += dkey.has_array() as u64;
+    counts.links += dkey.counted_links();
     counts.bytes += effects.bytes.unsigned_abs();
     counts.scm += effects.scm.unsigned_abs();
 }
