@@ -452,7 +452,11 @@ impl Target {
             if summary.touches_cells {
                 self.note_cells(ctx, batch);
             }
+            if summary.names_stripes {
+                self.note_named(ctx, batch);
+            }
             self.fold_soon(batch.pool, ctx);
+            self.tell_of_unnamed_soon(ctx);
             self.spread_soon(batch.pool, ctx, batch.cont, summary);
             match summary.units.iter().any(|named| named.writes && named.unit.is_cell()) {
                 // As in [`Target::keep_cell`].

@@ -2,7 +2,8 @@
 //!
 //! Who leads a group knows the stripes that arrays name. A target that was away, or is to stand in for another one, puts together the cells
 //! that it lacks from those of the others, before it counts as a member. And every target does so from time to time, and drops cells of
-//! stripes that nothing names any more: what was overwritten or removed, and what somebody wrote who never came to name it.
+//! stripes that nothing names any more: what somebody wrote who never came to name it, and what was overwritten or removed, as far as
+//! word of that got lost ([`crate::unnamed`]).
 //!
 //! A cell is dropped only when it is older than any fold that may still name it takes, and its leader, under the newest
 //! map that this target knows, does not name it. Who keeps a cell for somebody with a newer map takes that first.
@@ -63,7 +64,7 @@ impl CellAudit {
 }
 
 /// Stripes by dkey and akey.
-type Named = BTreeMap<Vec<u8>, BTreeSet<(Vec<u8>, Stripe)>>;
+pub(crate) type Named = BTreeMap<Vec<u8>, BTreeSet<(Vec<u8>, Stripe)>>;
 
 impl Target {
     /// The cell of a unit that this target has, or is to have.
@@ -411,40 +412,68 @@ impl Target {
         unit: Unit,
         named: &Named,
     ) -> Result<(u64, bool)> {
+        let is_old = |_: Option<Stripe>, kept_at: Epoch, now: Epoch| is_old(kept_at, now);
         let (mut count, mut is_all) = (0, true);
         for (dkey, _) in self.keys_here(ctx, cont, unit).await? {
-            let names = named.get(&dkey);
-            let is_named = |akey: &[u8]| {
-                of_cell_akey(akey).is_some_and(|(of, stripe)| {
-                    names.is_some_and(|names| names.contains(&(of.to_vec(), stripe)))
-                })
-            };
-            for (akey, _) in ctx.shard.cells_under(cont, unit, &dkey).await? {
-                if is_named(&akey) {
-                    continue;
-                }
-                let akeys = vec![serde_bytes::Bytes::new(&akey)];
-                let ops = [Op::PunchAkeys { unit, dkey: &dkey, cond: Cond::NONE, akeys }];
-                let payload = self.stage(ctx, &ops)?;
-                let here = ctx.shard.cells_under(cont, unit, &dkey).await?;
-                // From here on no await: it may have been kept once more.
-                if ctx.map_version() != map.version {
-                    return Err(Error::bare(Code::Stale));
-                }
-                let kept_at = here.iter().find(|(name, _)| *name == akey).map(|(_, epoch)| *epoch);
-                let Some(kept_at) = kept_at else { continue };
-                let now = self.tick(ctx);
-                if now.0.saturating_sub(kept_at.0) < AGE_MIN.as_nanos() as u64 {
-                    is_all = false;
-                    continue;
-                }
-                // As of the time when it was kept: what no snapshot names, none needs.
-                ctx.shard.apply(cont, kept_at, &ops, payload, None, &[])?;
-                count += 1;
-            }
+            let at = CellsAt { cont, unit, dkey: &dkey };
+            let dropped = self.drop_unnamed_under(ctx, map, at, named, is_old).await?;
+            (count, is_all) = (count + dropped.0, is_all && dropped.1);
         }
         Ok((count, is_all))
     }
+
+    /// The same under a dkey, of cells that may go: by their stripe, when they were kept, and what time it is.
+    pub(crate) async fn drop_unnamed_under(
+        self: &Rc<Self>,
+        ctx: &Rc<TargetPool>,
+        map: &PoolMap,
+        CellsAt { cont, unit, dkey }: CellsAt<'_>,
+        named: &Named,
+        may_go: impl Fn(Option<Stripe>, Epoch, Epoch) -> bool,
+    ) -> Result<(u64, bool)> {
+        let (mut count, mut is_all) = (0, true);
+        let names = named.get(dkey);
+        for (akey, _) in ctx.shard.cells_under(cont, unit, dkey).await? {
+            let stripe = of_cell_akey(&akey);
+            let is_named = stripe.is_some_and(|(of, stripe)| {
+                names.is_some_and(|names| names.contains(&(of.to_vec(), stripe)))
+            });
+            if is_named {
+                continue;
+            }
+            let akeys = vec![serde_bytes::Bytes::new(&akey)];
+            let ops = [Op::PunchAkeys { unit, dkey, cond: Cond::NONE, akeys }];
+            let payload = self.stage(ctx, &ops)?;
+            let here = ctx.shard.cells_under(cont, unit, dkey).await?;
+            // From here on no await: it may have been kept once more.
+            if ctx.map_version() != map.version {
+                return Err(Error::bare(Code::Stale));
+            }
+            let kept_at = here.iter().find(|(name, _)| *name == akey).map(|(_, epoch)| *epoch);
+            let Some(kept_at) = kept_at else { continue };
+            if !may_go(stripe.map(|(_, stripe)| stripe), kept_at, self.tick(ctx)) {
+                is_all = false;
+                continue;
+            }
+            // As of the time when it was kept: what no snapshot names, none needs.
+            ctx.shard.apply(cont, kept_at, &ops, payload, None, &[])?;
+            count += 1;
+        }
+        Ok((count, is_all))
+    }
+}
+
+/// A dkey of a unit of cells.
+#[derive(Clone, Copy)]
+pub(crate) struct CellsAt<'a> {
+    pub cont: ContId,
+    pub unit: Unit,
+    pub dkey: &'a [u8],
+}
+
+/// True for cells that nobody can be about to name any more.
+pub(crate) fn is_old(kept_at: Epoch, now: Epoch) -> bool {
+    now.0.saturating_sub(kept_at.0) >= AGE_MIN.as_nanos() as u64
 }
 
 /// True when more members of a group are lost than it has parity cells.
@@ -464,7 +493,7 @@ pub(crate) fn cells_to_spare(map: &PoolMap, unit: Unit) -> i32 {
 }
 
 /// The cells of a unit that a target has, or is to have.
-fn own_cells(target: TargetId, map: &PoolMap, unit: Unit) -> Vec<usize> {
+pub(crate) fn own_cells(target: TargetId, map: &PoolMap, unit: Unit) -> Vec<usize> {
     if cells_of(unit).is_err() {
         return Vec::new();
     }

@@ -147,7 +147,7 @@ fn cell_of(target: TargetId, map: &PoolMap, unit: Unit) -> Option<usize> {
 }
 
 /// The stripes that a batch names, with the values that do.
-fn stripes_named<'b>(
+pub(crate) fn stripes_named<'b>(
     batch: &'b Batch<'b>,
 ) -> impl Iterator<Item = (StripeAt<'b>, &'b UpdateValue<'b>)> {
     let cont = batch.cont;

@@ -7,6 +7,7 @@
 use crate::cells::{StripeAt, cells_of, coding_of};
 use crate::damage::{Spot, is_damage};
 use crate::target::{Target, TargetPool};
+use crate::unnamed::FoldMark;
 use futures_util::future::try_join_all;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use std::cell::Cell;
@@ -223,6 +224,8 @@ impl Target {
             return Err(Error::new(Code::Busy, "a member that is to have a cell is away"));
         }
         let of = StripeAt { cont, unit, dkey, akey, stripe };
+        // Those who drop what has no name leave alone what is to get one.
+        let _mark = FoldMark::new(ctx, of);
         let data = self.read_records(ctx, of, record_bytes, count).await?;
         let cells: Vec<&[u8]> = data.chunks(stripe.cell_bytes as usize).collect();
         let mut parity = vec![vec![0; stripe.cell_bytes as usize]; parity_cells as usize];
@@ -250,6 +253,7 @@ impl Target {
             let order = Order::Fold { cont, unit, dkey, akey, stripe, count };
             // To readers nothing changes: nobody waits.
             drop(self.ship(pool, ctx, group.as_ref(), &order, Vec::new(), None));
+            self.tell_of_unnamed_soon(ctx);
         }
         Ok(())
     }

@@ -217,6 +217,7 @@ impl Target {
             place.number = number;
         }
         self.fold_soon(orders.pool, &ctx);
+        self.tell_of_unnamed_soon(&ctx);
         ctx.shard.durable(ctx.shard.last_lsn()).await?;
         ctx.shard.written(wanted.written).await?;
         let (is_short, newest) = (ctx.shard.stat().is_short(), ctx.shard.last_epoch());

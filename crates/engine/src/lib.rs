@@ -86,6 +86,7 @@ mod target_pool;
 mod target_start;
 mod tokens;
 mod tries;
+mod unnamed;
 mod versions;
 mod waiters;
 mod watch;

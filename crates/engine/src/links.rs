@@ -518,6 +518,7 @@ impl Target {
             Order::Apply { cont, epoch, ops, sums: Sums::NONE, origin: None, orphaned, adopted };
         let changed = Some((cont, &changed[..]));
         let sent = self.ship(pool, ctx, group.as_ref(), &order, Vec::new(), changed);
+        self.tell_of_unnamed_soon(ctx);
         ctx.shard.durable(lsn).await?;
         sent.settled().await
     }

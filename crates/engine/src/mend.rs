@@ -90,7 +90,8 @@ impl Target {
             MemberAsk::Notes
             | MemberAsk::Answers { .. }
             | MemberAsk::UnitsAtHand { .. }
-            | MemberAsk::Settled => {}
+            | MemberAsk::Settled
+            | MemberAsk::DropCells { .. } => {}
         }
         match ask {
             MemberAsk::Units { cont, after, count_max }
@@ -184,6 +185,10 @@ impl Target {
             MemberAsk::Settled => {
                 self.settle_for(&ctx, member, map_version).await?;
                 Ok(wire::encode(&Ok::<(), Error>(())))
+            }
+            MemberAsk::DropCells { until, units } => {
+                let now = self.drop_cells_of(&ctx, member, until, units).await?;
+                Ok(wire::encode(&Ok::<_, Error>(now)))
             }
         }
     }

@@ -129,6 +129,19 @@ impl Target {
         Ok(whole.find(|member| ctx.takeover.awaits(**member)).copied().map(Left::With))
     }
 
+    /// True when nothing that a lost leader left of a group that this target leads can become part of a unit any more.
+    ///
+    /// Errors: as [`Target::led_group`].
+    pub(crate) fn is_settled(&self, ctx: &TargetPool, cont: ContId, unit: Unit) -> Result<bool> {
+        if ctx.suspects.has_any_of(cont, unit) {
+            return Ok(false);
+        }
+        let map = ctx.map()?;
+        let followers = self.led_group(ctx, unit)?.into_iter().flat_map(|group| group.followers);
+        let mut whole = followers.filter(|member| placement::is_live(*member, &map));
+        Ok(!whole.any(|member| ctx.takeover.awaits(member)))
+    }
+
     /// Asks a follower, unless it is being asked; the end of that.
     fn ask_to_settle(
         self: &Rc<Self>,

@@ -25,6 +25,7 @@ use crate::spread::Spreading;
 use crate::streams::Streams;
 use crate::suspects::Suspects;
 use crate::takeover::Takeover;
+use crate::unnamed::UnnamedStripes;
 use crate::versions::Rollbacks;
 use crate::waiters::Waiters;
 use env::Env;
@@ -83,6 +84,8 @@ pub(crate) struct TargetPool {
     pub folding: Folding,
     /// Cells that nothing names are looked for.
     pub cell_audit: CellAudit,
+    /// Stripes that have lost their names.
+    pub unnamed: UnnamedStripes,
     /// Damaged pages of the index are given up.
     pub losing_pages: LosingPages,
 }
@@ -118,6 +121,7 @@ impl TargetPool {
             first_parts: FirstParts::default(),
             folding: Folding::default(),
             cell_audit: CellAudit::default(),
+            unnamed: UnnamedStripes::default(),
             losing_pages: LosingPages::default(),
         }
     }

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use types::{ContId, Epoch, Result, Unit, limits};
-use wire::cell::{CELL_NAME_BYTES, Stripe, StripeOf};
+use wire::cell::{CELL_NAME_BYTES, Dkeys, Stripe, StripeOf};
 use wire::obj::{Cond, Op};
 
 use crate::Lsn;
@@ -67,6 +67,21 @@ impl PoolShard {
     /// Takes all that is noted: containers, units and dkeys.
     pub fn take_fold_notes(&self) -> BTreeSet<(ContId, Unit, Vec<u8>)> {
         self.fold_notes.take()
+    }
+
+    /// Notes dkeys of a unit under which stripes may have lost their names.
+    pub fn note_unnamed(&self, cont: ContId, unit: Unit, dkeys: Dkeys) {
+        self.unnamed.note(cont, unit, dkeys);
+    }
+
+    /// True when stripes have lost their names, as far as it was noted.
+    pub fn has_unnamed(&self) -> bool {
+        !self.unnamed.is_empty()
+    }
+
+    /// Takes all that is noted of that.
+    pub fn take_unnamed(&self) -> Vec<(ContId, Unit, Dkeys)> {
+        self.unnamed.take()
     }
 
     /// Stripes of `cells` data cells under a dkey that can be folded: written whole, and not folded since.
@@ -148,6 +163,10 @@ impl PoolShard {
         let name = ArrayName { cont, unit, dkey: dkey.into(), akey: akey.into() };
         let (lsn, ()) = self.change(|state, effects| {
             state.index.fold(&name, stripe, count, effects);
+            if effects.unnames {
+                // Of a stripe that was partly written anew.
+                self.note_unnamed(cont, unit, Dkeys::These(vec![dkey.to_vec().into()]));
+            }
             let lsn = self.log_record(&RecordDf::Fold { cont, unit, dkey, akey, stripe, count });
             Ok((lsn, ()))
         })?;

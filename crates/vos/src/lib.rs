@@ -93,6 +93,7 @@ mod sums;
 mod table;
 mod transactions;
 mod unit_facts;
+mod unnamed;
 mod unsettled;
 mod unsynced;
 mod updates;

@@ -27,6 +27,7 @@ use crate::pages::PageStore;
 use crate::record::{self, RecordDf};
 use crate::room::Room;
 use crate::sums::SumPolicy;
+use crate::unnamed::UnnamedNotes;
 use crate::unsettled::Settling;
 use crate::view::View;
 
@@ -78,6 +79,8 @@ pub struct PoolShard {
     pub(crate) unsettled: Settling,
     /// Where something may be folded.
     pub(crate) fold_notes: FoldNotes,
+    /// Where stripes have lost their names.
+    pub(crate) unnamed: UnnamedNotes,
     pub(crate) me: Weak<PoolShard>,
 }
 
@@ -151,6 +154,7 @@ impl PoolShard {
             beside,
             unsettled: Settling::default(),
             fold_notes: FoldNotes::default(),
+            unnamed: UnnamedNotes::default(),
             me: me.clone(),
         });
         if shard.pages.is_some() {
@@ -227,6 +231,7 @@ impl PoolShard {
         effects.bytes = 0;
         effects.blocks.clear();
         effects.moving = None;
+        effects.unnames = false;
         let (lsn, result) = {
             let mut state = self.state.borrow_mut();
             let (lsn, result) = run(&mut state, &mut effects)?;

@@ -104,9 +104,19 @@ impl PoolShard {
             let ops = walk(&part.batch.batch().ops);
             ops.for_each(|op| self.fold_notes.note_op(part.cont, op));
         }
+        let part = self
+            .state
+            .borrow()
+            .prepared
+            .get(&tx)
+            .filter(|part| part.has_code)
+            .map(|part| (part.cont, part.batch.clone()));
         let origin = origin.map(Origin::durable);
         let (lsn, ()) = self.change(|state, effects| {
             state.decide(tx, outcome, origin, orphans, effects)?;
+            if let Some((cont, batch)) = part.filter(|_| effects.unnames) {
+                walk(&batch.batch().ops).for_each(|op| self.unnamed.note_op(cont, op));
+            }
             let orphans = orphans.to_vec();
             Ok((self.log_record(&RecordDf::Decide { tx, outcome, origin, orphans }), ()))
         })?;

@@ -101,6 +101,9 @@ impl PoolShard {
             for change in &changes {
                 state.fragments.note(cont, change);
                 state.index.apply(cont, epoch, change, effects);
+                if std::mem::take(&mut effects.unnames) {
+                    self.unnamed.note_change(cont, change);
+                }
             }
             let lsn = self.log(|out| {
                 let (changes, sums) = (&changes[..], sums_df(pieces, sums));

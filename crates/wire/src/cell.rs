@@ -63,6 +63,30 @@ pub struct StripeList {
     pub next: Option<serde_bytes::ByteBuf>,
 }
 
+/// Dkeys of a unit.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Dkeys {
+    All,
+    /// Integer dkeys from this one upwards.
+    From(u64),
+    These(Vec<serde_bytes::ByteBuf>),
+}
+
+/// From the leader of a unit's group: cells of its stripes that have lost their names, to those who keep them.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct UnnamedCells {
+    pub cont: ContId,
+    /// Cell 0.
+    pub unit: Unit,
+    /// Only under these.
+    pub dkeys: Dkeys,
+    /// Stripes under these dkeys that stay: the leader, or a snapshot, names them, or they are just being folded.
+    pub stay: Vec<StripeOf>,
+    /// Versions of stripes of the unit that the leader has named for clients, as far as it remembers. Others that are [`coined`] may be
+    /// about to be named, unless they are old.
+    pub once_named: Vec<Epoch>,
+}
+
 /// The bit that no epoch has.
 const COINED: u64 = 1 << 63;
 

@@ -108,6 +108,10 @@ pub enum MemberAsk<'a> {
     },
     /// To a follower, of its leader: whether it has settled what an earlier leader left it of their groups. The reply is `()`, when nothing is left.
     Settled,
+    /// To whoever keeps cells, of the leader of their groups: drop those that have lost their names and were kept no later than at `until`, which is
+    /// an earlier answer to this question. The reply is the epoch that it is at the target, when it has begun: with no units that is all
+    /// there is to it. Cells that are kept once more are kept later, so that an order that comes late drops none of them.
+    DropCells { until: Epoch, units: Vec<crate::cell::UnnamedCells> },
 }
 
 /// What a leader has beside units.

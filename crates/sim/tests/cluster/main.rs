@@ -43,6 +43,7 @@ mod snapshots;
 mod spreading;
 mod stores;
 mod tiers;
+mod unnamed;
 mod unreadable;
 mod unsettled;
 mod walks;

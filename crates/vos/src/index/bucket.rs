@@ -360,6 +360,8 @@ impl Container {
     ) -> Delta {
         let large = self.large.get(&unit.list_order());
         if large.is_some_and(|object| !self.keeps(object)) {
+            // It is not looked at, nor all in memory.
+            effects.unnames |= unit.object.cells().is_some();
             return self.punch_large(unit, ledger, garbage);
         }
         let small = self.bucket(unit).objects.get(&unit);
@@ -377,6 +379,7 @@ impl Container {
             fx.bytes -= counts.bytes as i64;
             object.bytes_used += counts.bytes;
         });
+        effects.unnames |= unit.object.cells().is_some();
         self.unswept.insert(unit);
         self.note_past(unit);
         delta
@@ -394,6 +397,7 @@ impl Container {
     ) -> Delta {
         let large = self.large.get(&unit.list_order());
         if large.is_some_and(|object| !self.keeps(object)) {
+            effects.unnames |= unit.object.cells().is_some();
             return self.punch_large_from(unit, from, epoch, ledger, garbage, effects);
         }
         let object = large.or_else(|| self.bucket(unit).objects.get(&unit));

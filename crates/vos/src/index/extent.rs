@@ -331,6 +331,7 @@ impl ArrayValue {
         let right = extent_end.saturating_sub(end);
         let skip = extent.count - right;
         let keeps = effects.sees(extent.epoch, epoch);
+        effects.unnames |= !keeps && matches!(extent.place, Place::Coded(_));
         if let (Place::Blocks(at), true) = (&extent.place, keeps) {
             // Three extents instead of one: a block that two of them touch has one more.
             for (cut, is_inside) in
@@ -393,6 +394,8 @@ impl ArrayValue {
                 effects.keep(akey, extent.epoch, epoch, value);
             } else if let Some(run) = self.run_of(extent) {
                 effects.release(run);
+            } else {
+                effects.unnames |= matches!(extent.place, Place::Coded(_));
             }
         }
     }

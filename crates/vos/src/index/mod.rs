@@ -81,6 +81,8 @@ pub(crate) struct Effects {
     pub versions: Option<Rc<Versions>>,
     /// What the change of a dkey has removed and a snapshot sees, until the object takes it.
     pub kept: Vec<Kept>,
+    /// A value that named a stripe is gone, or part of it, and no snapshot sees it.
+    pub unnames: bool,
     /// The unit whose dkeys come from another one with this record, or go there: see [`crate::spread`].
     pub moving: Option<Unit>,
     /// The change in hand is of that unit; each one says so anew.

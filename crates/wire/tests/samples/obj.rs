@@ -8,7 +8,9 @@ use types::sums::SumRun;
 use types::{ClientId, ContId, CsumKind, Durability, Epoch, PoolId, TargetId, Unit};
 use wire::admission::{Admission, AdmissionStat, GateStat, JobStat, Limit, Weights};
 use wire::cache::{CacheStat, DataCache};
-use wire::cell::{CellAsk, CellRequest, NamedPart, Stripe, StripeList, StripeOf};
+use wire::cell::{
+    CellAsk, CellRequest, Dkeys, NamedPart, Stripe, StripeList, StripeOf, UnnamedCells,
+};
 use wire::lock::{
     LockHolder, LockKind, LockMode, LockOp, LockOwner, LockRange, LockReply, LockRequest,
 };
@@ -198,6 +200,16 @@ fn orders(visitor: &mut impl Visitor) {
             MemberAsk::ImagePart { cont: CONT, unit: UNIT, dkey: b"d", at, bytes_max }
         }),
         ("settled", MemberAsk::Settled),
+        ("drop_cells", {
+            let of =
+                StripeOf { dkey: b"d".to_vec().into(), akey: b"a".to_vec().into(), stripe: STRIPE };
+            let every = [Dkeys::All, Dkeys::From(300), Dkeys::These(vec![b"d".to_vec().into()])];
+            let units = every.into_iter().map(|dkeys| {
+                let (stay, once_named) = (vec![of.clone()], vec![epoch]);
+                UnnamedCells { cont: CONT, unit: UNIT, dkeys, stay, once_named }
+            });
+            MemberAsk::DropCells { until: epoch, units: units.collect() }
+        }),
         ("units_at_hand", MemberAsk::UnitsAtHand { cont: CONT, after: Some(UNIT), count_max: 300 }),
     ];
     for (name, ask) in asks {
