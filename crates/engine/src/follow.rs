@@ -303,7 +303,7 @@ impl Target {
                     return Ok(());
                 };
                 if self.knows_cont(ctx, cont).await? {
-                    shard.install_dkey(cont, unit, dkey, &image).await?;
+                    self.install_of(ctx, orders.from, (cont, unit, dkey), &image).await?;
                     ctx.joining.count(|stat| stat.bytes_mended += image.len() as u64);
                 }
                 self.note_written(ctx, self.is_last_copy(ctx, unit), begun);

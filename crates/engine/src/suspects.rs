@@ -16,7 +16,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
-use types::{Code, ContId, Error, PoolId, Result, TargetId, Unit};
+use types::{Code, ContId, Epoch, Error, PoolId, Result, TargetId, Unit};
 use wire::map::PoolMap;
 use wire::member::MemberAsk;
 use wire::obj::{Cond, Op, TxId};
@@ -32,9 +32,24 @@ pub(crate) enum What {
     Dkey(Vec<u8>),
     Whole,
     /// The answer to a transaction that has changed it.
-    Answer(TxId),
+    Answer(Answered),
     /// Parts and decisions of its group.
     Notes,
+}
+
+/// An answer, with what it is about where that came with the same order.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Answered {
+    tx: TxId,
+    epoch: Epoch,
+    changed: Vec<Place>,
+}
+
+impl Answered {
+    /// The first of a transaction, by order.
+    fn first_of(tx: TxId) -> Answered {
+        Answered { tx, epoch: Epoch::ZERO, changed: Vec::new() }
+    }
 }
 
 /// What may differ, and where.
@@ -113,17 +128,20 @@ pub(crate) fn changed_by(cont: ContId, ops: &[Op<'_>], note: &mut dyn FnMut(Plac
 
 /// What an order changes, but for decisions of parts.
 fn changed_by_order(order: &Order<'_>, note: &mut dyn FnMut(Place)) {
-    let note_answer = |origin: &Option<OrderOrigin<'_>>, note: &mut dyn FnMut(Place)| {
-        if let Some(origin) = origin {
-            note((NO_CONT, origin.of, What::Answer(origin.tx)));
-        }
-    };
     match order {
-        Order::Apply { cont, ops, origin, .. } => {
-            changed_by(*cont, ops, note);
-            note_answer(origin, note);
+        Order::Apply { cont, epoch, ops, origin, .. } => {
+            let mut changed = Vec::new();
+            changed_by(*cont, ops, &mut |place| changed.push(place));
+            changed.iter().cloned().for_each(&mut *note);
+            if let Some(OrderOrigin { tx, of, .. }) = *origin {
+                note((NO_CONT, of, What::Answer(Answered { tx, epoch: *epoch, changed })));
+            }
         }
-        Order::Decision { origin, .. } => note_answer(origin, note),
+        Order::Decision { origin, .. } => {
+            if let Some(OrderOrigin { tx, of, .. }) = *origin {
+                note((NO_CONT, of, What::Answer(Answered::first_of(tx))));
+            }
+        }
         // Readers are shown the same, but cells are kept only while who leads names them.
         Order::Fold { cont, unit, dkey, .. } => note((*cont, *unit, What::Dkey(dkey.to_vec()))),
         // Parts are compared as such; what is installed is nobody's update.
@@ -182,7 +200,38 @@ impl Suspects {
 
     /// True when members may not all have an answer.
     pub fn has_answer(&self, of: Unit, tx: TxId) -> bool {
-        self.places.borrow().contains(&(NO_CONT, of, What::Answer(tx)))
+        let first = (NO_CONT, of, What::Answer(Answered::first_of(tx)));
+        let places = self.places.borrow();
+        let next = places.range(first..).next();
+        next.is_some_and(|(_, unit, what)| {
+            *unit == of && matches!(what, What::Answer(answered) if answered.tx == tx)
+        })
+    }
+
+    /// Answers to what has changed a key, if that may differ.
+    pub fn answers_about(&self, cont: ContId, unit: Unit, dkey: &[u8]) -> Vec<(TxId, Epoch)> {
+        let places = self.places.borrow();
+        let is_key = |(of, at, what): &Place| {
+            (*of, *at) == (cont, unit)
+                && match what {
+                    What::Dkey(changed) => changed == dkey,
+                    What::Whole => true,
+                    What::Answer(_) | What::Notes => false,
+                }
+        };
+        let answers = places.iter().take_while(|(cont, ..)| *cont == NO_CONT);
+        let all = answers.filter_map(|(_, _, what)| match what {
+            What::Answer(answered) if answered.changed.iter().any(is_key) => {
+                Some((answered.tx, answered.epoch))
+            }
+            _ => None,
+        });
+        all.collect()
+    }
+
+    /// True when a leader does not have an answer; `None`: it has not been asked.
+    fn is_unknown_to(&self, leader: TargetId, tx: TxId) -> Option<bool> {
+        self.unknown.borrow().get(&leader).map(|unknown| unknown.contains(&tx))
     }
 
     /// True when data are left of units that are meant.
@@ -276,6 +325,34 @@ impl Target {
                 tracing::warn!("target {}: the answer to {tx:?} is kept: {error}", self.id);
             }
         }
+    }
+
+    /// Installs what a leader has of a key. Answers of this target to what that takes back go in the same step: if this target leads next, before
+    /// all is settled, it must not tell who asks again that it is done.
+    pub(crate) async fn install_of(
+        &self,
+        ctx: &TargetPool,
+        leader: TargetId,
+        (cont, unit, dkey): (ContId, Unit, &[u8]),
+        image: &[u8],
+    ) -> Result<()> {
+        let about = ctx.suspects.answers_about(cont, unit, dkey);
+        let is_same = match about.is_empty() {
+            true => true,
+            // What is damaged here is replaced.
+            false => ctx.shard.dkey_image(cont, unit, dkey).await.is_ok_and(|here| here == image),
+        };
+        let newest = if is_same { Epoch::MAX } else { vos::image_epoch(image)? };
+        ctx.shard.install_dkey(cont, unit, dkey, image).await?;
+        for (tx, epoch) in about {
+            // A leader that was not asked yet gives its answers later; it changes nothing before all is settled, so by the epoch it has the change or not.
+            let is_lost = || ctx.suspects.is_unknown_to(leader, tx).unwrap_or(newest < epoch);
+            if !is_same && is_lost() {
+                tracing::debug!("target {}: the answer to {tx:?} goes with what it did", self.id);
+                ctx.shard.forget_reply(tx)?;
+            }
+        }
+        Ok(())
     }
 
     pub(crate) fn leads(&self, ctx: &TargetPool, unit: Unit) -> bool {
@@ -384,7 +461,7 @@ impl Target {
     ) -> Result<()> {
         let Some(group) = self.led_group(ctx, unit)? else { return Ok(()) };
         let answers = places.iter().filter_map(|what| match what {
-            What::Answer(tx) => Some((*tx, unit)),
+            What::Answer(answered) => Some((answered.tx, unit)),
             What::Dkey(_) | What::Whole | What::Notes => None,
         });
         let answers: Vec<(TxId, Unit)> = answers.collect();
@@ -482,4 +559,33 @@ fn punch_dkey(unit: Unit, dkey: &[u8]) -> Op<'_> {
 
 fn punch(unit: Unit) -> Op<'static> {
     Op::PunchObj { unit, cond: Cond::NONE, besides: b"" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::obj::Sums;
+
+    /// An answer is found by each key that its update has changed, and by no other one: it goes when a leader's image takes that back.
+    #[test]
+    fn answers_are_found_by_what_they_are_about() {
+        let unit = types::Oid { hi: 1, lo: 2 }.unit(0);
+        let (cont, tx) = (ContId(7), TxId { client: types::ClientId(1), seq: 9 });
+        let order = wire::encode(&Order::Apply {
+            cont,
+            epoch: Epoch(5),
+            ops: vec![punch_dkey(unit, b"a"), punch_dkey(unit, b"b")],
+            sums: Sums::NONE,
+            origin: Some(OrderOrigin { tx, of: unit, reply: b"done" }),
+            orphaned: Vec::new(),
+            adopted: Vec::new(),
+        });
+        let suspects = Suspects::default();
+        suspects.add_given(vec![Given { of: unit, order: Rc::new(order), places: Vec::new() }]);
+        let about = |cont, dkey| suspects.answers_about(cont, unit, dkey);
+        assert_eq!([about(cont, b"a"), about(cont, b"b")], [[(tx, Epoch(5))]; 2].map(Vec::from));
+        assert_eq!([about(cont, b"c"), about(ContId(8), b"a")], [vec![], vec![]]);
+        assert!(suspects.has_answer(unit, tx));
+        assert!(!suspects.has_answer(unit, TxId { seq: 8, ..tx }));
+    }
 }

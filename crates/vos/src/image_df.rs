@@ -405,6 +405,11 @@ pub(crate) fn encode(
     (image, sums)
 }
 
+/// The last change of a dkey by its image; zero: it is not there now.
+pub fn image_epoch(image: &[u8]) -> Result<Epoch> {
+    ImageDf::decode(image).map(|image| image.epoch)
+}
+
 /// The image of a dkey that is not there.
 pub fn image_of_nothing(unit: Unit, dkey: &[u8]) -> Vec<u8> {
     let (mut image, _) = encode(unit, dkey, &DkeyContents::default(), CsumKind::Off, &[]);

@@ -104,7 +104,7 @@ mod volume;
 pub use figures::IndexStat;
 
 pub use fold::Foldable;
-pub use image_df::image_of_nothing;
+pub use image_df::{image_epoch, image_of_nothing};
 pub use index_memory::METADATA_CACHE_DEFAULT;
 pub use likeness::Closeness;
 pub use listing::Listing;

@@ -29,6 +29,19 @@ const UPGRADE: Test = Test {
 
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
+        name: "answers-without-deeds",
+        what: "an answer stays when a leader takes back what it is about, as long as other things are not settled",
+        edits: &[Edit {
+            path: "crates/engine/src/suspects.rs",
+            from: "            if !is_same && is_lost() {\n",
+            to: "            if !is_same && is_lost() && self.has_stopped() {\n",
+        }],
+        found_by: Test {
+            env: &[("AZEKURA_SIM_SEED", "289")],
+            ..cluster("replicas::acknowledged_updates_of_copies")
+        },
+    },
+    Mutant {
         name: "doubted-and-trusted",
         what: "who drops a part that others have decided is still taken for one that has all, and leads",
         edits: &[Edit {

@@ -79,9 +79,13 @@ fn objects_with_copies_are_objects_like_others() {
 /// Under seed 401 a leader dies with an update that no other member has. It comes back, follows others, and leads again, still behind, when these die and come back, too. By
 /// what it had followed since it looked as new as they did, so nobody compared anything with it. It answered who asked again for the update from what it had kept, and gave that up
 /// when it had others to compare with.
+///
+/// Under seed 289 a leader loses its groups to a member that is whole again, and gets back what that one has of an update that was not with all: nothing. Then
+/// that one dies, before all of what was suspected is settled. The first leads again, without the update, and told who asked again that it was done: the answer was to go
+/// when all the rest was settled.
 #[test]
 fn acknowledged_updates_of_copies_survive_engines_that_die() {
-    for seed in seeds(10).chain(std::iter::once(401)) {
+    for seed in seeds(10).chain([289, 401]) {
         let cluster = Cluster::start(ClusterSpec { seed, engines: 3, targets: 1 }).unwrap();
         cluster.block_on(async {
             let setup = cluster.client("setup");
