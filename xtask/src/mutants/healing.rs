@@ -94,6 +94,36 @@ pub(super) const MUTANTS: &[Mutant] = &[
         found_by: cluster("cell_moves::cells_that_move_give_way_to_clients"),
     },
     Mutant {
+        name: "old-cells-wait-for-the-audit",
+        what: "nobody tells which cells have lost their names",
+        edits: &[Edit {
+            path: "crates/engine/src/unnamed.rs",
+            from: "if !ctx.shard.has_unnamed() || ctx.unnamed",
+            to: "if ctx.shard.has_unnamed() || ctx.unnamed",
+        }],
+        found_by: cluster("unnamed::room_of_what_is_gone_is_there_in_seconds"),
+    },
+    Mutant {
+        name: "late-words-drop-cells",
+        what: "cells that were kept once more are dropped by a word from before",
+        edits: &[Edit {
+            path: "crates/engine/src/unnamed.rs",
+            from: "(was_named && kept_at <= until) ||",
+            to: "(was_named && until <= now) ||",
+        }],
+        found_by: cluster("unnamed::late_words_and_words_of_others_drop_nothing"),
+    },
+    Mutant {
+        name: "cells-of-writers-are-dropped",
+        what: "what a client may be about to have named is taken for what has lost its name",
+        edits: &[Edit {
+            path: "crates/engine/src/unnamed.rs",
+            from: "!is_coined(stripe.version) || once_named",
+            to: "stripe.cell_bytes > 0 || once_named",
+        }],
+        found_by: cluster("unnamed::late_words_and_words_of_others_drop_nothing"),
+    },
+    Mutant {
         name: "shared-room-counts-twice",
         what: "a target goes on counting all of a directory as its own when others come to share it",
         edits: &[Edit {

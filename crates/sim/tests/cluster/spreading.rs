@@ -247,3 +247,58 @@ fn names_move_once_whatever_dies() {
 fn names_with_copies_move_once_whatever_dies() {
     spread_under_trouble("RP_2G", 3);
 }
+
+/// Requests to make and write files, to look at them, to open and read them, to remove them.
+async fn cost(fs: &Dfs, dir: (&str, &str), file: &str, count: u32) -> [u64; 4] {
+    const BYTES: usize = 3901;
+    let client = fs.container().client().clone();
+    let class = |name: &str| -> Option<ObjClass> { Some(name.parse().unwrap()) };
+    let root = fs.root().await.unwrap();
+    let dir = fs.mkdir(&root, dir.0.as_bytes(), 0o755, class(dir.1)).await.unwrap();
+    let mut costs = [0; 4];
+    for (phase, cost) in costs.iter_mut().enumerate() {
+        let before = client.request_count();
+        for at in 0..count {
+            let name = name(at);
+            let options = CreateOptions { class: class(file), ..CreateOptions::default() };
+            match phase {
+                0 => {
+                    let flags = OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::EXCL;
+                    let made = fs.open(&dir, &name, flags, 0o644, &options).await.unwrap();
+                    assert_eq!(fs.write(&made, 0, &[7; BYTES]).await.unwrap(), BYTES);
+                }
+                1 => assert_eq!(fs.stat(&dir, &name).await.unwrap().size, BYTES as u64),
+                2 => {
+                    let open = fs.open(&dir, &name, OpenFlags::READ, 0, &options).await.unwrap();
+                    let mut room = [0; BYTES];
+                    assert_eq!(fs.read(&open, 0, &mut room).await.unwrap(), BYTES);
+                }
+                _ => fs.remove(&dir, &name, false).await.unwrap(),
+            }
+        }
+        *cost = client.request_count() - before;
+    }
+    costs
+}
+
+/// Progressive files in a directory that may spread cost as many requests as files on one target in a directory on one, while it is small. In
+/// one that has spread names have moved away from the files that were made before, and from no others.
+#[test]
+fn small_files_cost_as_many_requests_wherever_they_may_go() {
+    let cluster = Cluster::start(ClusterSpec { seed: 5, engines: 1, targets: 2 }).unwrap();
+    cluster.block_on(async {
+        let fs = make(&cluster, "S1".parse().unwrap()).await;
+        // Connections are made.
+        cost(&fs, ("first", "SX"), "SX", 8).await;
+        let few = 100;
+        let one = cost(&fs, ("one", "S1"), "S1", few).await;
+        let two = cost(&fs, ("two", "SX@8192"), "SX+1MiB", few).await;
+        assert_eq!(one, two);
+        let many = 2000;
+        let one = cost(&fs, ("many", "S1"), "S1", many).await;
+        let two = cost(&fs, ("more", "SX@8192"), "SX+1MiB", many).await;
+        for (one, two) in one.into_iter().zip(two) {
+            assert!(two <= one + one / 8, "{two} requests instead of {one}");
+        }
+    });
+}
