@@ -474,14 +474,7 @@ impl Container {
         let last = self.change(unit, scope, false, Some(epoch), ledger, effects, |object, fx| {
             object.punch_from(from, epoch, fx);
         });
-        Delta {
-            objects: delta.objects + last.objects,
-            dkeys: delta.dkeys + last.dkeys,
-            arrays: delta.arrays + last.arrays,
-            links: delta.links + last.links,
-            bytes: delta.bytes + last.bytes,
-            scm: delta.scm + last.scm,
-        }
+        delta.and(&last)
     }
 
     /// Takes an object with pages of its own, of which nothing is left, out of the container;

@@ -73,6 +73,18 @@ impl Delta {
         }
     }
 
+    /// Both changes.
+    pub(crate) fn and(&self, other: &Delta) -> Delta {
+        Delta {
+            objects: self.objects + other.objects,
+            dkeys: self.dkeys + other.dkeys,
+            arrays: self.arrays + other.arrays,
+            links: self.links + other.links,
+            bytes: self.bytes + other.bytes,
+            scm: self.scm + other.scm,
+        }
+    }
+
     /// None of it any more.
     pub(crate) fn removing(counts: &Counts) -> Delta {
         let Delta { objects, dkeys, arrays, links, bytes, scm } = Delta::adding(counts);
