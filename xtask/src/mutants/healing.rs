@@ -38,7 +38,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         }],
         found_by: Test {
             env: &[("AZEKURA_SIM_SEED", "289")],
-            ..cluster("replicas::acknowledged_updates_of_copies")
+            ..cluster("replicas::acknowledged_updates_of_copies_survive_engines_that_die")
         },
     },
     Mutant {
