@@ -24,9 +24,9 @@ use crate::sealed::{self, read_sealed, write_sealed};
 use crate::volume::{self, Part};
 
 const SUPERBLOCK_MAGIC: [u8; 8] = *b"AZKSTORE";
-/// Version of the superblock and the layout of a store. 2: devices of two tiers, owner; 1, of
-/// one device, is refused.
-pub(crate) const SUPERBLOCK_VERSION: u16 = 3;
+/// Version of the superblock and of what a store keeps: pages, images and records have versions of their own, and this one is
+/// counted up with what all of them share. 4: facts of units count links; older ones are refused.
+pub(crate) const SUPERBLOCK_VERSION: u16 = 4;
 /// Most data devices of one target.
 pub const DATA_DEVICES_MAX: usize = 16;
 /// Bytes of a path kept in a superblock, for messages.
@@ -515,7 +515,7 @@ mod tests {
         let body = |superblock: &SuperblockDf| {
             let raw = sealed::seal(SUPERBLOCK_MAGIC, SUPERBLOCK_VERSION, superblock);
             assert_eq!(decode_superblock(&raw).unwrap(), *superblock);
-            assert_eq!(&raw[..10], b"AZKSTORE\x03\0");
+            assert_eq!(&raw[..10], b"AZKSTORE\x04\0");
             raw[16..16 + raw[10] as usize].to_vec()
         };
         let owner = Some(Owner { engine: *b"EEEEEEEEEEEEEEEE", number: 3 });
@@ -531,17 +531,21 @@ mod tests {
         assert_eq!(body(&data), b"TTTTTTTTTTTTTTTT\0\x02DDDDDDDDDDDDDDDD\x02\x02/s");
     }
 
-    /// Before units, a target's index named whole objects: two groups of one object would have become
-    /// one. Such a store is refused as a whole, at its door, in words that say what to do.
+    /// Before units (2), a target's index named whole objects: two groups of one object would have become one. Before links
+    /// were counted (3), what is kept of a unit had a number less. Such a store is refused as a whole, at its door, in words that say what
+    /// to do, and not by the first page that cannot be decoded.
     #[test]
-    fn a_store_from_before_units_is_refused() {
+    fn stores_of_older_formats_are_refused() {
         let target = *b"TTTTTTTTTTTTTTTT";
         let superblock = SuperblockDf { target, owner: None, role: RoleDf::Whole };
-        let refused =
-            decode_superblock(&sealed::seal(SUPERBLOCK_MAGIC, 2, &superblock)).unwrap_err();
-        assert_eq!(refused.code, Code::Version);
-        assert!(refused.text.contains("format version 2, this program reads 3"), "{refused}");
-        assert!(refused.text.contains("copy the data out with that"), "{refused}");
+        for version in [2, 3] {
+            let sealed = sealed::seal(SUPERBLOCK_MAGIC, version, &superblock);
+            let refused = decode_superblock(&sealed).unwrap_err();
+            assert_eq!(refused.code, Code::Version);
+            let told = format!("format version {version}, this program reads 4");
+            assert!(refused.text.contains(&told), "{refused}");
+            assert!(refused.text.contains("copy the data out with that"), "{refused}");
+        }
     }
 
     #[test]
