@@ -345,12 +345,20 @@ impl<'a> Batch<'a> {
     }
 
     /// Runs a batch on one target that is the only one to be asked, once: what goes wrong is an error at once, for there is
-    /// another way.
-    pub(crate) fn run_once(self, time_max: Duration) -> LocalBoxFuture<'a, Result<BatchResult>> {
-        self.run_at_once(time_max).boxed_local()
+    /// another way. `on`: it goes there, whoever answers for its units.
+    pub(crate) fn run_once(
+        self,
+        on: Option<TargetId>,
+        time_max: Duration,
+    ) -> LocalBoxFuture<'a, Result<BatchResult>> {
+        self.run_at_once(on, time_max).boxed_local()
     }
 
-    async fn run_at_once(mut self, time_max: Duration) -> Result<BatchResult> {
+    async fn run_at_once(
+        mut self,
+        on: Option<TargetId>,
+        time_max: Duration,
+    ) -> Result<BatchResult> {
         if let Some(error) = self.failed.take() {
             return Err(error);
         }
@@ -358,7 +366,7 @@ impl<'a> Batch<'a> {
         let mut attempt = Attempt::only_try(self.cont.client(), time_max);
         attempt.route(route.map_version);
         match &route.parts[..] {
-            [part] => self.run_on_one(part.leader, &mut attempt).await,
+            [part] => self.run_on_one(on.unwrap_or(part.leader), &mut attempt).await,
             _ => Err(Error::inval("a batch for several targets where one was to be asked")),
         }
     }

@@ -1,6 +1,6 @@
 //! Cells of arrays with erasure codes, put and read by the client itself ([`wire::cell`]).
 //!
-//! Stripes that are written whole are coded here: all members of the group keep their cells, and then the leader names them.
+//! Stripes that are written whole are coded here: all members of the group, and those who come to be some, keep their cells, and then the leader names them.
 //! What is read, and all in cells, comes from those who have them. Whatever goes wrong with this, there is another way: the
 //! leader takes and gives all data, and puts together what is missing.
 
@@ -194,7 +194,10 @@ impl ArrayObj {
             coding.encode(&data, &mut parity);
             stripe.parity.extend(parity.into_iter().map(|cell| &*cell));
         }
-        let kept = (0..whole.data + whole.parity).map(|cell| {
+        let joiners = self.cont.joining_keepers(load.unit)?;
+        let joiners = joiners.into_iter().map(|(cell, joiner)| (cell, Some(joiner)));
+        let members = (0..whole.data + whole.parity).map(|cell| (cell, None));
+        let kept = members.chain(joiners).map(|(cell, on)| {
             let mut batch = self.cont.batch();
             let unit = cell_unit(load.unit, cell);
             for of_dkey in stripes.chunk_by(|a, b| a.dkey == b.dkey) {
@@ -213,7 +216,7 @@ impl ArrayObj {
                     });
                 }
             }
-            batch.run_once(CELL_TIME_MAX)
+            batch.run_once(on, CELL_TIME_MAX)
         });
         try_join_all(kept).await.map(|_| ())
     }
@@ -317,7 +320,7 @@ impl ArrayObj {
             batch.op_of_unit(Op::Fetch { unit, dkey, cond: Cond::NONE, iods });
         }
         wanted.into_iter().flat_map(|one| one.rooms).for_each(|room| batch.bulk_in(room));
-        let result = batch.run_once(CELL_TIME_MAX).await?;
+        let result = batch.run_once(None, CELL_TIME_MAX).await?;
         let replies = result.replies()?;
         let are_there = replies.iter().zip(&names).all(|(reply, (_, _, recx))| match reply {
             OpReply::Fetched(iods) => matches!(iods.first().map(|iod| &iod.value),

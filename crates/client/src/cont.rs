@@ -398,6 +398,13 @@ impl Container {
         Ok(SmallVec::from_slice(layout.members(group)))
     }
 
+    /// Who comes to keep cells of a unit, and which: they get those, too, that are kept meanwhile.
+    pub(crate) fn joining_keepers(&self, unit: Unit) -> Result<SmallVec<[(usize, TargetId); 2]>> {
+        let (layout, map) = (self.cached_layout(unit.object, true)?, self.0.pool.map());
+        let joiners = layout.places_to_join(unit.group as usize);
+        Ok(joiners.filter(|(_, joiner)| placement::is_live(*joiner, &map)).collect())
+    }
+
     /// Who keeps a cell, if that is whole.
     fn keeper_of(&self, unit: Unit) -> Result<TargetId> {
         let keepers = self.keepers(unit)?;

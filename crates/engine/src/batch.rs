@@ -148,7 +148,7 @@ impl Target {
         check_map(header, &ctx)?;
         self.asked_cont(&ctx, batch.cont).await?;
         if summary.touches_cells {
-            self.check_cells(batch)?;
+            self.check_cells(&ctx, batch)?;
         }
         if summary.writes {
             let tx = TxId { client, seq: header.request_id };

@@ -157,6 +157,10 @@ impl Target {
         if self.is_done_with(ctx) {
             return Err(Error::new(Code::Closed, "this part of the pool is not served any more"));
         }
+        // From here to the claim no await: what finds no room later holds up others.
+        if ctx.joining.misses_something(self.env.now()) {
+            return Err(no_room());
+        }
         self.end_lacking_pages(pool, ctx, &map)?;
         ctx.joining.claim_under(map.version);
         tracing::info!("target {}: pool {pool}: caught up, {mended} keys mended", self.id);

@@ -27,7 +27,7 @@ const LIST_COUNT: u32 = 1024;
 /// Pause between two looks for cells that nothing names.
 const PAUSE: Duration = Duration::from_secs(30);
 /// Younger cells may still be named.
-const AGE_MIN: Duration = Duration::from_secs(60);
+pub(crate) const AGE_MIN: Duration = Duration::from_secs(60);
 
 /// Units whose cells were looked at: with what epoch of theirs, under which map. `None`: they are being looked at. Whoever keeps
 /// a cell takes its unit out: folds change what is named, and no epoch.

@@ -3,6 +3,7 @@
 //! Whoever reads a stripe asks for the data cells that it needs. Where one cannot be had (its target is away, lacks it, or
 //! has it damaged), as many others as there are data cells tell what is in it.
 
+use crate::catch_up::no_room;
 use crate::damage::{Spot, is_damage};
 use crate::mend::TURNS_TIME_MAX;
 use crate::target::{Target, TargetPool};
@@ -13,6 +14,7 @@ use transport::Incoming;
 use types::{Code, ContId, Epoch, Error, Result, TargetId, Unit};
 use vos::{CodedPart, Segments};
 use wire::cell::{CellAsk, CellRequest, Stripe, cell_akey, cell_unit};
+use wire::map::PoolMap;
 use wire::obj::{Cond, FetchIod, FetchWant, Op, Recx, Request, UpdateIod, UpdateValue};
 
 /// Most bytes of a cell: what a container may choose.
@@ -61,7 +63,7 @@ impl Target {
                 CellAsk::Put => {
                     let data = bulk.read_to_vec().await?;
                     self.pools.known_cont(&ctx, cont).await?;
-                    self.keep_cell(&ctx, of, &data, None).await?;
+                    self.keep_cell_for_leader(&ctx, of, &data).await?;
                     Ok(None)
                 }
                 CellAsk::Get { at, bytes } if joins(&ctx, from, unit)? => {
@@ -84,6 +86,44 @@ impl Target {
         let data = outcome.ok().flatten();
         let bulk: Vec<&[u8]> = data.as_deref().into_iter().collect();
         self.send(responder, 0, &answer, &bulk).await;
+    }
+
+    /// Keeps a cell of a stripe that is about to get its name. One for which there is no room where this target comes to have cells is missed, as orders
+    /// are: who catches up does not hold up others, and looks for cells again.
+    async fn keep_cell_for_leader(
+        self: &Rc<Self>,
+        ctx: &Rc<TargetPool>,
+        of: StripeAt<'_>,
+        data: &[u8],
+    ) -> Result<()> {
+        let map = ctx.map()?;
+        let kept = match self.is_too_full_for_cells(ctx, &map, of.unit) {
+            true => Err(no_room()),
+            false => self.keep_cell(ctx, of, data, None).await,
+        };
+        match kept {
+            Err(error)
+                if error.code == Code::NoSpace
+                    && self.joins_cells(&map, of.unit)
+                    && ctx.joining.note_missed_cell(ctx, self.env.now()) =>
+            {
+                tracing::warn!("target {}: a cell of {}: {error}", self.id, of.unit);
+                Ok(())
+            }
+            kept => kept,
+        }
+    }
+
+    /// True when the last room of this target is kept for other cells than those of a unit, which it comes to have.
+    pub(crate) fn is_too_full_for_cells(
+        &self,
+        ctx: &TargetPool,
+        map: &PoolMap,
+        unit: Unit,
+    ) -> bool {
+        ctx.joining.may_miss(ctx)
+            && ctx.shard.stat().is_too_full_to_join()
+            && self.joins_cells(map, unit)
     }
 
     /// Keeps a cell; `of.unit` names it. `epoch`: that of the one that it replaces.

@@ -1,6 +1,6 @@
 //! Cells that clients put and read themselves ([`wire::cell`]).
 //!
-//! A client that writes whole stripes has the members keep their cells, by batches on the units of these, and then has the leader
+//! A client that writes whole stripes has the members, and those who come to be some, keep their cells, by batches on the units of these, and then has the leader
 //! of the group name them, by [`UpdateValue::Coded`]: what a fold does, in the same order, without copies before. The leader
 //! names cells only while all members are there under the very map by which the client found them, and soon after its own cell was kept:
 //! those that nothing names are dropped when they are older ([`crate::cell_audit`]).
@@ -28,8 +28,9 @@ const NAMING_TIME_MAX: Duration = Duration::from_secs(20);
 impl Target {
     /// Checks that a batch does with cells only what clients may.
     ///
-    /// Errors: `Inval`.
-    pub(crate) fn check_cells(&self, batch: &Batch<'_>) -> Result<()> {
+    /// Errors: `Inval`; `NoSpace` when they are to be kept here from some time on, and its last room is for others.
+    pub(crate) fn check_cells(&self, ctx: &TargetPool, batch: &Batch<'_>) -> Result<()> {
+        let map = ctx.map()?;
         for op in walk(&batch.ops) {
             let unit = op.unit();
             if !unit.is_cell() {
@@ -48,6 +49,9 @@ impl Target {
             };
             if !is_possible || unit.object.cells().is_none() {
                 return Err(Error::inval("cells are kept and read, nothing else"));
+            }
+            if op.is_write() && self.is_too_full_for_cells(ctx, &map, unit) {
+                return Err(crate::catch_up::no_room());
             }
         }
         Ok(())
@@ -127,9 +131,10 @@ impl Target {
         self.audit_cells(ctx);
     }
 
-    /// True when this target has, or is to have, the cells of a unit.
-    pub(crate) fn keeps_cells(&self, map: &PoolMap, unit: Unit) -> bool {
-        cell_of(self.id, map, Unit { cell: 0, ..unit }) == Some(unit.cell as usize - 1)
+    /// True when this target comes to have cells of a unit, and has none yet.
+    pub(crate) fn joins_cells(&self, map: &PoolMap, unit: Unit) -> bool {
+        let is_members = cell_of(self.id, map, unit) == Some(unit.cell as usize - 1);
+        !is_members && !self.is_strange_cell(map, unit)
     }
 }
 

@@ -234,7 +234,12 @@ impl Target {
             coding_of(unit)?.encode(&cells, &mut parity);
         }
         let all = cells.iter().copied().chain(parity.iter().map(|cell| &cell[..]));
-        let puts = all.enumerate().map(|(at, cell)| self.put_cell(ctx, members[at], of, at, cell));
+        let all: Vec<&[u8]> = all.collect();
+        // Who joins looks for cells once. One that is away looks again, under another map.
+        let joiners = layout.places_to_join(unit.group as usize);
+        let joiners = joiners.filter(|(_, joiner)| placement::is_live(*joiner, &map));
+        let keepers = members.iter().copied().enumerate().chain(joiners);
+        let puts = keepers.map(|(at, keeper)| self.put_cell(ctx, keeper, of, at, all[at]));
         try_join_all(puts).await?;
         let touched =
             Op::PunchDkeys { unit, cond: Cond::NONE, dkeys: vec![serde_bytes::Bytes::new(dkey)] };

@@ -92,7 +92,7 @@ impl Target {
             return Ok(None);
         }
         let map = ctx.map()?;
-        if units.clone().any(|(unit, _)| unit.is_cell() && !self.keeps_cells(&map, unit)) {
+        if units.clone().any(|(unit, _)| unit.is_cell() && self.is_strange_cell(&map, unit)) {
             return Err(Error::bare(Code::Stale));
         }
         // Members of what is changed; none: a unit that is alone.

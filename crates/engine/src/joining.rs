@@ -25,6 +25,8 @@ pub(crate) struct Joining {
     doubtful_since: Cell<Option<Epoch>>,
     /// An order found no room.
     is_full: Cell<bool>,
+    /// When a cell found none last.
+    missed_cell_at: Cell<Option<Duration>>,
     is_running: Cell<bool>,
     /// Groups have had, or were to have, other members since this target was opened.
     has_moved: Cell<bool>,
@@ -208,6 +210,21 @@ impl Joining {
             self.page_waits.interrupt();
         }
         may_be
+    }
+
+    /// The same of a cell of a group that this target comes to have cells of.
+    pub fn note_missed_cell(&self, ctx: &TargetPool, now: Duration) -> bool {
+        let may_be = self.note_full(ctx, true);
+        if may_be {
+            self.missed_cell_at.set(Some(now));
+        }
+        may_be
+    }
+
+    /// True when something found no room that this try to catch up has not got otherwise: cells get their names some time after they were to be kept.
+    pub fn misses_something(&self, now: Duration) -> bool {
+        let is_young = |at: Duration| now.saturating_sub(at) < crate::cell_audit::AGE_MIN;
+        self.is_full.get() || self.missed_cell_at.get().is_some_and(is_young)
     }
 
     /// From now on this target misses nothing under the map that it knows.

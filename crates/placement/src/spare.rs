@@ -65,8 +65,13 @@ impl Changed {
                 let later = share::shared(drawn, decides(oid, group, drawn), then, map);
                 let key = key_of(object, group, &later);
                 let later = replaced(&later, key, keeps_places, (next, &map.next_passed), map);
-                let joins =
-                    later.iter().enumerate().filter(|(_, target)| !members.contains(target));
+                let has_its_place = |at: usize, target: &TargetId| match keeps_places {
+                    // A member comes to another place, too.
+                    true => members[at] == *target,
+                    false => members.contains(target),
+                };
+                let all = later.iter().enumerate();
+                let joins = all.filter(|(at, target)| !has_its_place(*at, target));
                 changed.joiners.extend(joins.map(|(at, target)| (group as u32, at as u8, *target)));
             }
             changed.placed.extend(placed);

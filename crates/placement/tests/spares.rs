@@ -1,6 +1,6 @@
 //! Targets that stand in for others, against plain statements of what is promised.
 
-use placement::{is_live, layout, losses, lost_for_want_of_room};
+use placement::{cell_layout, is_live, layout, losses, lost_for_want_of_room};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use types::{ObjType, Oid, PoolId, Rank, TargetId, hash};
@@ -159,6 +159,33 @@ proptest! {
             all.dedup();
             prop_assert_eq!(all.len(), 3 + joiners.len());
             prop_assert!(after.joiners(group).next().is_none());
+        }
+    }
+
+    /// One who stands in for another and is to stand in for a third instead has cells of the group, and others are to come: nobody gave it those
+    /// before the map said that they were its own.
+    #[test]
+    fn who_has_a_place_of_cells_had_it_before_or_joined_there(
+        number: u64, seed: u64, a in 0usize..5, b in 0usize..5,
+    ) {
+        let mut map = map_of(&[1; 7]);
+        let (mut from, mut to) = (outs(&map, seed, a), outs(&map, seed, b));
+        // Some come back, and others go.
+        from.retain(|out| hash::mix2(seed, 77 + u64::from(out.target.0)) % 3 > 0);
+        to.retain(|out| hash::mix2(seed, 99 + u64::from(out.target.0)) % 3 > 0);
+        map.outs = from;
+        map.next = Some(to.clone());
+        let during = cell_layout(oid(number, "EC_2P1G1"), &map).unwrap();
+        map.outs = to;
+        map.next = None;
+        let after = cell_layout(oid(number, "EC_2P1G1"), &map).unwrap();
+        for group in 0..during.group_count() {
+            let joined: Vec<(usize, TargetId)> = during.places_to_join(group).collect();
+            for (place, member) in after.members(group).iter().enumerate() {
+                let is_ready = during.members(group)[place] == *member
+                    || joined.contains(&(place, *member));
+                prop_assert!(is_ready, "{member} at {place}: {:?}", during.members(group));
+            }
         }
     }
 }

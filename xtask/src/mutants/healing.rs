@@ -42,6 +42,55 @@ pub(super) const MUTANTS: &[Mutant] = &[
         },
     },
     Mutant {
+        name: "folded-past-joiners",
+        what: "what is folded while targets move gives no cells to those who said that they have all",
+        edits: &[Edit {
+            path: "crates/engine/src/fold.rs",
+            from: "members.iter().copied().enumerate().chain(joiners);\n",
+            to: "members.iter().copied().enumerate().chain(joiners.take(0));\n",
+        }],
+        found_by: cluster(
+            "cell_moves::stripes_that_are_coded_while_targets_move_have_all_their_cells",
+        ),
+    },
+    Mutant {
+        name: "coded-past-joiners",
+        what: "clients that code stripes while targets move give no cells to those who said that they have all",
+        edits: &[Edit {
+            path: "crates/client/src/cells.rs",
+            from: "members.chain(joiners).map(",
+            to: "members.chain(joiners.take(0)).map(",
+        }],
+        found_by: cluster(
+            "cell_moves::stripes_that_are_coded_while_targets_move_have_all_their_cells",
+        ),
+    },
+    Mutant {
+        name: "coded-only-with-room",
+        what: "who waits for room for cells that it comes to have keeps all others from coding stripes",
+        edits: &[Edit {
+            path: "crates/engine/src/cells.rs",
+            from: "                    && ctx.joining.note_missed_cell(ctx, self.env.now()) =>\n",
+            to: "                    && ctx.joining.note_missed_cell(ctx, self.env.now())\n                    && self.has_stopped() =>\n",
+        }],
+        found_by: cluster("full_spares::stripes_are_coded_while_one_that_came_back_waits_for_room"),
+    },
+    Mutant {
+        name: "places-changed-unseen",
+        what: "a member of a group with a code that comes to another place of it gets none of the cells that it is to have there",
+        edits: &[Edit {
+            path: "crates/placement/src/spare.rs",
+            from: "                    true => members[at] == *target,\n",
+            to: "                    true => members[at] == *target || members.contains(target),\n",
+        }],
+        found_by: Test {
+            package: "placement",
+            program: "spares",
+            filter: "who_has_a_place_of_cells_had_it_before_or_joined_there",
+            env: &[],
+        },
+    },
+    Mutant {
         name: "doubted-and-trusted",
         what: "who drops a part that others have decided is still taken for one that has all, and leads",
         edits: &[Edit {

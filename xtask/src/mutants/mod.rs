@@ -121,7 +121,7 @@ mod tests {
                 continue;
             };
             let is_there = |file: &PathBuf| {
-                std::fs::read_to_string(file).unwrap().contains(&format!("fn {name}()"))
+                std::fs::read_to_string(file).unwrap().contains(&format!("fn {name}("))
             };
             assert!(files.iter().any(is_there), "{}: there is no test {name}", mutant.name);
         }

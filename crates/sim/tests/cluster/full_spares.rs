@@ -280,6 +280,72 @@ fn a_drain_without_room_waits_for_it() {
     }
 }
 
+/// Who comes back to its places and has no room for the cells that it is to have there misses those that are written meanwhile, too, and gets them when it has
+/// some. Stripes are coded all the same: kept as copies they would take the room of those who are there.
+#[test]
+fn stripes_are_coded_while_one_that_came_back_waits_for_room() {
+    for seed in seeds(2) {
+        let spec = ClusterSpec { seed, engines: 4, targets: 1 };
+        let cluster = Cluster::start_healing(spec, StoreConfig::default(), Some(3)).unwrap();
+        cluster.block_on(async {
+            let client = match seed % 2 {
+                0 => cluster.client("c"),
+                _ => cluster.client_without_codes("c"),
+            };
+            let cont = small_pool(&client, 4).await;
+            let (away, spare) = (TargetId(1), TargetId(3));
+            let map = cont.pool().map();
+            let is_meant = |array: &ArrayObj| {
+                let layout = placement::cell_layout(array.oid, &map).unwrap();
+                !layout.members(0).contains(&spare)
+            };
+            let all = (1..).map(|number| array(&cont, "EC_2P1G1", number));
+            let arrays: Vec<ArrayObj> = all
+                .map(|array| ArrayObj { chunk_records: OBJECT_BYTES as u64, ..array })
+                .filter(is_meant)
+                .take(28)
+                .collect();
+            let (before, after) = arrays.split_at(24);
+            let fillers = fill(&cont, away, 3 << 20, 1_000).await;
+            cluster.kill_engine(1);
+            let lacking = members::await_map(&client, is_over(&[1])).await.unwrap();
+            assert_eq!(lacking, None, "seed {seed}");
+            for (number, array) in (1..).zip(before) {
+                put(array, number).await;
+            }
+            cluster.start_engine(1).await.unwrap();
+            let joins = |map: &PoolMap| {
+                let layout = placement::cell_layout(arrays[0].oid, map).unwrap();
+                placement::is_live(away, map) && layout.joiners(0).eq([away])
+            };
+            let context = format!("seed {seed}, it waits");
+            let lacking = members::await_map(&client, joins).await.unwrap();
+            assert_eq!(lacking, None, "{context}");
+            client.env().sleep(Duration::from_secs(20)).await;
+            for (number, array) in (25..).zip(after) {
+                put(array, number).await;
+            }
+            client.env().sleep(Duration::from_secs(60)).await;
+            for (number, array) in (1..).zip(&arrays) {
+                check(array, number, &context).await;
+                let compared = sim::parity::compare(&client, &cont, array.oid).await.unwrap();
+                assert_eq!(compared, Ok(4), "{context}: array {number}");
+            }
+            assert!(joins(&members::newest_map(&client).await.unwrap()), "{context}");
+            for filler in &fillers {
+                cont.object(filler.oid).punch(Cond::NONE).await.unwrap();
+            }
+            assert_eq!(members::await_whole(&client).await.unwrap(), None, "seed {seed}");
+            cluster.kill_engine(3);
+            for (number, array) in (1..).zip(&arrays) {
+                check(array, number, &format!("seed {seed}, it is back")).await;
+                let compared = sim::parity::compare(&client, &cont, array.oid).await.unwrap();
+                assert_eq!(compared, Ok(4), "seed {seed}, it is back: array {number}");
+            }
+        });
+    }
+}
+
 /// Who comes back while a drain waits for room is whole soon: its own places do not wait for what it is to take over. It used to stay
 /// behind as long as there was no room for that, and whoever died meanwhile left groups of two to nobody.
 #[test]
