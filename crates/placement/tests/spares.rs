@@ -171,8 +171,8 @@ proptest! {
         let mut map = map_of(&[1; 7]);
         let (mut from, mut to) = (outs(&map, seed, a), outs(&map, seed, b));
         // Some come back, and others go.
-        from.retain(|out| hash::mix2(seed, 77 + u64::from(out.target.0)) % 3 > 0);
-        to.retain(|out| hash::mix2(seed, 99 + u64::from(out.target.0)) % 3 > 0);
+        from.retain(|out| !hash::mix2(seed, 77 + u64::from(out.target.0)).is_multiple_of(3));
+        to.retain(|out| !hash::mix2(seed, 99 + u64::from(out.target.0)).is_multiple_of(3));
         map.outs = from;
         map.next = Some(to.clone());
         let during = cell_layout(oid(number, "EC_2P1G1"), &map).unwrap();
