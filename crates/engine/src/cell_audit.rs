@@ -329,6 +329,7 @@ impl Target {
                 if target.is_done_with(&ctx) {
                     return;
                 }
+                target.tell_of_unnamed_soon(&ctx);
                 match target.audit_once(&ctx).await {
                     Ok((0, 0)) => {}
                     Ok((dropped, mended)) => {

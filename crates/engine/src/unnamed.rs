@@ -148,6 +148,24 @@ impl Target {
         });
     }
 
+    /// Stripes that only a snapshot named lose their names when what only it saw is swept: that is told when it is done.
+    pub(crate) fn tell_when_swept(self: &Rc<Self>, ctx: &Rc<TargetPool>, cont: ContId) {
+        let (target, ctx) = (self.clone(), ctx.clone());
+        self.env.spawn(async move {
+            let mut waits = 0;
+            // What takes longer is told when the audit begins anew.
+            while ctx.shard.is_unswept(cont)
+                && waits < SWEEP_WAITS_MAX
+                && !target.is_done_with(&ctx)
+            {
+                // timer: nobody waits for it.
+                target.env.sleep(DELAY).await;
+                waits += 1;
+            }
+            target.tell_of_unnamed_soon(&ctx);
+        });
+    }
+
     /// Tells those who keep cells under these dkeys of units, where they are led here, what has lost its name.
     async fn tell_of_unnamed(
         self: &Rc<Self>,
@@ -233,7 +251,8 @@ impl Target {
         }
     }
 
-    /// What is to be told of some dkeys; `None` when it is too much, or a lost leader's folds may still come to be known.
+    /// What is to be told of some dkeys: when too much stays, that the audit is to look at the unit again. `None` when a lost
+    /// leader's folds may still come to be known.
     async fn unnamed_cells(
         &self,
         ctx: &TargetPool,
@@ -256,9 +275,11 @@ impl Target {
                 for key in keys {
                     stay.extend(ctx.shard.stripes_of(cont, unit, key).await?);
                 }
+                if stay.len() > STAYING_MAX {
+                    return Ok(Some(to_be_audited(cont, unit)));
+                }
                 let dkeys = dkeys.clone();
-                let cells = UnnamedCells { cont, unit, dkeys, stay, once_named };
-                return Ok((cells.stay.len() <= STAYING_MAX).then_some(cells));
+                return Ok(Some(UnnamedCells { cont, unit, dkeys, stay, once_named }));
             }
             Dkeys::All => None,
             Dkeys::From(from) => from.checked_sub(1).map(|before| before.to_le_bytes().to_vec()),
@@ -267,7 +288,7 @@ impl Target {
             let page = self.stripes_of(ctx, cont, unit, after.as_deref(), LIST_COUNT).await?;
             stay.extend(page.stripes);
             if stay.len() > STAYING_MAX {
-                return Ok(None);
+                return Ok(Some(to_be_audited(cont, unit)));
             }
             after = page.next.map(serde_bytes::ByteBuf::into_vec);
             if after.is_none() {
@@ -308,6 +329,8 @@ impl Target {
             let once_named: BTreeSet<Epoch> = once_named.into_iter().collect();
             for cell in own_cells(self.id, &map, unit) {
                 let unit = cell_unit(unit, cell);
+                // What is left to the audit it has to look at, whatever it saw before.
+                ctx.cell_audit.forget(cont, unit);
                 for dkey in self.dkeys_here(ctx, cont, unit, &dkeys).await? {
                     let at = CellsAt { cont, unit, dkey: &dkey };
                     let dropped =
@@ -353,6 +376,12 @@ impl Target {
 /// True when nobody comes or goes, and this target knows what it is worth.
 fn is_at_rest(target: TargetId, ctx: &TargetPool, map: &PoolMap) -> bool {
     map.next.is_none() && placement::is_live(target, map) && !ctx.is_unsure()
+}
+
+/// What is told of a unit of which too much stays to be listed: nothing goes by these words.
+fn to_be_audited(cont: ContId, unit: Unit) -> UnnamedCells {
+    let dkeys = Dkeys::These(Vec::new());
+    UnnamedCells { cont, unit, dkeys, stay: Vec::new(), once_named: Vec::new() }
 }
 
 /// The same in pieces that fit a message.

@@ -37,6 +37,7 @@ impl Target {
         }
         let epoch = ctx.clock.last().max(ctx.shard.last_epoch());
         ctx.shard.durable(lsn).await?;
+        self.tell_when_swept(&ctx, cont);
         let under_way = match ctx.shard.versions(cont)? {
             now if now.revision != versions.revision => false,
             now => match now.stage {

@@ -11,6 +11,7 @@
 //! slices likewise. Blocks are shared, not copied.
 
 use types::{Code, ContId, Epoch, Error, Result, Unit};
+use wire::cell::Dkeys;
 use wire::versions::{ContStage, ContVersions};
 
 use crate::Lsn;
@@ -139,6 +140,8 @@ impl PoolShard {
             let lsn = if effects.scm == scm_before && effects.blocks.is_empty() {
                 self.last_lsn()
             } else {
+                // What went may have been the last to name a stripe.
+                self.unnamed.note(cont, unit, Dkeys::All);
                 self.log_record(&RecordDf::Sweep {
                     cont,
                     unit,

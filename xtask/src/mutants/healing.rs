@@ -153,6 +153,16 @@ pub(super) const MUTANTS: &[Mutant] = &[
         found_by: cluster("unnamed::room_of_what_is_gone_is_there_in_seconds"),
     },
     Mutant {
+        name: "stripes-of-a-snapshot-stay",
+        what: "nobody tells of stripes that only a destroyed snapshot named",
+        edits: &[Edit {
+            path: "crates/vos/src/versions.rs",
+            from: "self.unnamed.note(cont, unit, Dkeys::All);",
+            to: "let _ = (&self.unnamed, Dkeys::All);",
+        }],
+        found_by: cluster("unnamed::what_only_a_snapshot_named_goes_with_it"),
+    },
+    Mutant {
         name: "late-words-drop-cells",
         what: "cells that were kept once more are dropped by a word from before",
         edits: &[Edit {
