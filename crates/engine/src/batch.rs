@@ -153,7 +153,8 @@ impl Target {
         if summary.writes {
             let tx = TxId { client, seq: header.request_id };
             self.running.over(tx).await;
-            if let Some(answer) = self.replay(&ctx, tx, summary.first_written).await? {
+            let (of, until) = (summary.first_written, self.env.now() + patience(header));
+            if let Some(answer) = self.replay(&ctx, tx, of, Some(batch), until).await? {
                 if re_register(&ctx, client, batch) {
                     ctx.shard.noted(self.note_opener(&ctx, client)).await;
                 }

@@ -119,8 +119,6 @@ impl Target {
                 let text = format!("it has not been told yet of container {cont}");
                 return Err(Error::new(Code::Busy, text));
             }
-            // Those that it does not have go when what they are about has been replaced: see below.
-            self.answers_unknown_to(ctx, &map, other, &is_lacking).await?;
             for cont in ctx.shard.conts() {
                 differ.extend(self.differing_units(ctx, &map, other, cont).await?);
             }
@@ -135,7 +133,8 @@ impl Target {
         if ctx.joining.is_full() {
             return Err(no_room());
         }
-        // Dropped before, who asks again would change a second time what is here still, should this target lead next.
+        // Should this target lead next: with answers of others before what they are about it would tell of what is not here; without its own, before that is
+        // replaced, who asks again would change a second time what is here still.
         for other in others {
             self.take_answers_of(ctx, &map, other, &is_lacking).await?;
         }

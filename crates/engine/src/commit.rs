@@ -20,11 +20,12 @@ mod part;
 
 pub(crate) use part::{part_unit, part_units};
 
-use crate::batch::check_map;
+use crate::batch::{check_map, patience};
 use crate::jobs::Answered;
 use crate::session::Session;
 use crate::streams::Sent;
 use crate::target::{Target, TargetPool};
+use crate::told_again::Told;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
@@ -34,7 +35,7 @@ use types::map::HashSet;
 use types::{ClientId, Code, Error, PoolId, Result, TargetId, Unit};
 use vos::Lsn;
 use wire::Header;
-use wire::obj::{Request, TxId};
+use wire::obj::{Batch, Request, TxId};
 
 /// What a transaction of this target relies on beside its checks.
 pub(crate) type Premise<'a> = dyn Fn() -> Result<()> + 'a;
@@ -140,7 +141,8 @@ impl Target {
         let ctx = self.asked_shard(pool).await?;
         self.know_map_of(&ctx, header).await?;
         self.committing.over(tx).await;
-        if let Some(answer) = self.replay(&ctx, tx, Some(*first)).await? {
+        let until = self.env.now() + patience(header);
+        if let Some(answer) = self.replay(&ctx, tx, Some(*first), None, until).await? {
             return Ok(answer);
         }
         // Its parts may belong elsewhere by now.
@@ -159,20 +161,24 @@ impl Target {
         outcome
     }
 
-    /// The answer to an earlier try of a request that has changed `unit`, once all members of the unit's group have it.
+    /// The answer to an earlier try of a request that has changed `unit`, once all members of the unit's group have it. `batch`: the request, if
+    /// it is of one group.
     ///
-    /// Errors: `Stale` when another target leads that group.
+    /// Errors: `Stale` when another target leads that group; `TimedOut` at `until`.
     pub(crate) async fn replay(
-        &self,
-        ctx: &TargetPool,
+        self: &Rc<Self>,
+        ctx: &Rc<TargetPool>,
         tx: TxId,
         unit: Option<Unit>,
+        batch: Option<&Batch<'_>>,
+        until: Duration,
     ) -> Result<Option<Vec<u8>>> {
         let Some(answer) = ctx.shard.replayed(tx)? else { return Ok(None) };
         let Some(unit) = unit.filter(|unit| !ctx.is_of_one(*unit)) else {
             return Ok(Some(answer));
         };
-        self.led_group(ctx, unit)?;
+        let told = Told { tx, of: unit, answer: &answer, batch };
+        self.share_before_telling(ctx, &told, until).await?;
         ctx.streams.wait_for(ctx.streams.last()).await?;
         self.led_group(ctx, unit)?;
         // It may have been taken back meanwhile.

@@ -85,6 +85,7 @@ pub mod target;
 mod target_pool;
 mod target_start;
 mod tokens;
+mod told_again;
 mod tries;
 mod unnamed;
 mod versions;

@@ -440,7 +440,7 @@ impl Target {
         Ok(self.ship(pool, ctx, Some(to), &order, Vec::new(), None))
     }
 
-    async fn send_notes(
+    pub(crate) async fn send_notes(
         self: &Rc<Self>,
         pool: PoolId,
         ctx: &Rc<TargetPool>,

@@ -91,6 +91,26 @@ pub(super) const MUTANTS: &[Mutant] = &[
         },
     },
     Mutant {
+        name: "told-again-alone",
+        what: "a leader tells again what it did before it was opened again, though it may be the only one to have it",
+        edits: &[Edit {
+            path: "crates/engine/src/commit.rs",
+            from: "        self.share_before_telling(ctx, &told, until).await?;\n",
+            to: "        if self.has_stopped() {\n            self.share_before_telling(ctx, &told, until).await?;\n        }\n",
+        }],
+        found_by: cluster("kept_answers::what_is_told_again_after_all_were_killed_is_with_others"),
+    },
+    Mutant {
+        name: "answers-before-deeds",
+        what: "who catches up gets the answers of leaders before what they are about",
+        edits: &[Edit {
+            path: "crates/engine/src/catch_up.rs",
+            from: "            for cont in ctx.shard.conts() {\n                differ",
+            to: "            self.answers_unknown_to(ctx, &map, other, &is_lacking).await?;\n            for cont in ctx.shard.conts() {\n                differ",
+        }],
+        found_by: cluster("kept_answers::answers_come_after_what_they_are_about"),
+    },
+    Mutant {
         name: "doubted-and-trusted",
         what: "who drops a part that others have decided is still taken for one that has all, and leads",
         edits: &[Edit {

@@ -21,6 +21,7 @@ mod handles;
 mod healing;
 mod in_doubt;
 mod introductions;
+mod kept_answers;
 mod late;
 mod let_go;
 mod locks;

@@ -1,0 +1,98 @@
+//! Answers that a leader has kept of updates that nobody else has.
+
+use client::{Container, KvObj};
+use futures_util::future::join;
+use sim::{Cluster, ClusterSpec, members, seeds};
+use std::time::Duration;
+use transport::SimNet;
+use types::{ContLayout, Durability, ObjType, Oid, TargetId};
+use wire::map::PoolMap;
+use wire::obj::Cond;
+
+/// An object whose group is these targets, and its leader.
+fn object_of(cont: &Container, map: &PoolMap, meant: &[TargetId]) -> (KvObj, TargetId) {
+    let oid = |number| {
+        cont.generate_oid(ObjType::KvHashed, "RP_3G1".parse().unwrap(), 0, number).unwrap()
+    };
+    let members = |oid: &Oid| placement::layout(*oid, map).unwrap().members(0).to_vec();
+    let is_meant = |oid: &Oid| members(oid).iter().all(|member| meant.contains(member));
+    let oid = (1..).map(oid).find(is_meant).unwrap();
+    (KvObj { object: cont.object(oid) }, members(&oid)[0])
+}
+
+/// Who asks again after the power of all members has gone while an update was with their leader alone, and come back.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Asks {
+    /// The leader, which is lost for good as soon as it has answered.
+    Leader,
+    /// One of the others, when the leader is lost for good.
+    Others,
+}
+
+/// Nobody has compared himself with the leader before it is lost.
+fn run(seed: u64, asks: Asks) {
+    let spec = ClusterSpec { seed, engines: 5, targets: 1 };
+    let cluster = Cluster::start(spec).unwrap();
+    cluster.block_on(async {
+        let client = cluster.client("c");
+        let cont = cluster.container(&client, Durability::Wal, ContLayout::Plain).await.unwrap();
+        let map = members::newest_map(&client).await.unwrap();
+        let group = [1, 2, 3].map(TargetId);
+        let (kv, leader) = object_of(&cont, &map, &group);
+        kv.put(None, Cond::NONE, b"before", b"all have it").await.unwrap();
+        let name = |target: TargetId| Cluster::engine_name(target.0 as usize);
+        let net = SimNet::of(cluster.world());
+        let followers = group.into_iter().filter(|target| *target != leader);
+        let followers: Vec<TargetId> = followers.collect();
+        for follower in &followers {
+            net.cut_one_way(&name(leader), &name(*follower));
+        }
+        let env = cluster.world().node("trouble");
+        let lose_leader = || {
+            cluster.kill_engine(leader.0 as usize);
+            net.heal_all();
+        };
+        let put = async {
+            kv.put(None, Cond::DKEY_INSERT, b"key", b"value").await.unwrap();
+            if asks == Asks::Leader {
+                lose_leader();
+            }
+        };
+        let trouble = async {
+            env.sleep(Duration::from_millis(100)).await;
+            group.iter().for_each(|target| cluster.kill_engine(target.0 as usize));
+            net.heal_all();
+            // They cannot compare themselves with all others.
+            for follower in &followers {
+                net.cut(&name(*follower), "e4");
+            }
+            if asks == Asks::Others {
+                net.cut("c", &name(leader));
+            }
+            for target in group {
+                cluster.start_engine(target.0 as usize).await.unwrap();
+            }
+            if asks == Asks::Others {
+                env.sleep(Duration::from_secs(3)).await;
+                lose_leader();
+            }
+        };
+        join(put, trouble).await;
+        let context = format!("seed {seed}, {asks:?}");
+        let found = kv.get(None, b"key").await.unwrap();
+        assert_eq!(found.as_deref(), Some(&b"value"[..]), "{context}");
+        kv.put(None, Cond::NONE, b"after", b"others go on").await.unwrap();
+    });
+}
+
+/// A leader told who asked again that it was done, by the answer that it had kept, and was lost for good before anybody had what it was about.
+#[test]
+fn what_is_told_again_after_all_were_killed_is_with_others() {
+    seeds(6).for_each(|seed| run(seed, Asks::Leader));
+}
+
+/// Who compared himself with a leader got its answers first: when that was lost before the keys were compared, he told who asked again that it was done.
+#[test]
+fn answers_come_after_what_they_are_about() {
+    seeds(6).for_each(|seed| run(seed, Asks::Others));
+}
