@@ -5,22 +5,25 @@
 # Prints, for each durability and phase, the median rates and the median of the rounds' ratios with their range, and the same of
 # the processor's time for an operation, client and engine together, as before / after: above 1 is cheaper. It is steadier than rates.
 # Ends with 1 when a ratio is below LEAST (0.97). FILES and BLOCK: files and bytes of each process (20000, 256MiB).
+# ITERATIONS: repetitions on each system (1); with more the first, in which memory is touched that never was before, does not count.
+# DURABILITIES: those of the pools ("wal memory").
 set -euo pipefail
 before=$(realpath "${1:?usage: compare-builds.sh BEFORE AFTER [ROUNDS [DIR]]}")
 after=$(realpath "${2:?usage: compare-builds.sh BEFORE AFTER [ROUNDS [DIR]]}")
 rounds=${3:-5}
 at=$(mktemp -d ${4:+-p "$4"})
-files=${FILES:-20000} block=${BLOCK:-256MiB}
+files=${FILES:-20000} block=${BLOCK:-256MiB} iterations=${ITERATIONS:-1}
 export AZEKURA_SYSTEM=
 trap '[ -z "$AZEKURA_SYSTEM" ] || "$before" down >"$at/down.log" 2>&1 || true; rm -rf "$at"' EXIT
 
 # Lines of phase, operations per second and processor's time for each, microseconds, from a report.
 rates() {
-    awk -v what="$1" -F'[:,]' '
+    awk -v what="$1" -v first="$((iterations > 1))" -F'[:,]' '
         /"phase":/ { gsub(/[ "]/, "", $2); phase = $2 }
+        /"iteration": [0-9]/ { iteration = $2 + 0 }
         /"ops_per_s": [0-9]/ { rate = $2 + 0 }
         /"client_cpu_us_per_op": [0-9]/ { cpu = $2 + 0 }
-        /"server_cpu_us_per_op": [0-9]/ { print what "." phase, rate, cpu + $2 }'
+        /"server_cpu_us_per_op": [0-9]/ && iteration >= first { print what "." phase, rate, cpu + $2 }'
 }
 
 # One side of a round: durability, side, program.
@@ -30,8 +33,8 @@ run() {
     "$3" pool create tank --size 4GiB --durability "$1" >"$at/pool.log"
     "$3" cont create tank home >"$at/cont.log"
     {
-        "$3" bench md azk://tank/home/md -n "$files" --quiet --json | rates md
-        "$3" bench io azk://tank/home/io -b "$block" --quiet --json | rates io
+        "$3" bench md azk://tank/home/md -n "$files" -i "$iterations" --quiet --json | rates md
+        "$3" bench io azk://tank/home/io -b "$block" -i "$iterations" --quiet --json | rates io
     } | sed "s/^/$1 $2 /" >>"$at/rates"
     "$3" down >"$at/down.log"
     rm -rf "$AZEKURA_SYSTEM"
@@ -39,7 +42,7 @@ run() {
 }
 
 for ((round = 1; round <= rounds; round++)); do
-    for durability in wal memory; do
+    for durability in ${DURABILITIES:-wal memory}; do
         if ((round % 2)); then
             run "$durability" before "$before"
             run "$durability" after "$after"
