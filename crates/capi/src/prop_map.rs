@@ -147,6 +147,10 @@ pub unsafe fn cont_spec(list: *const daos_prop_t) -> Result<ContSpec> {
     for class in [&mut props.oclass, &mut props.dir_oclass, &mut props.file_oclass] {
         *class = class.at_least(props.rd_fac);
     }
+    if props.layout == ContLayout::Posix {
+        let default = ContProps::posix(props.rd_fac);
+        (props.dir_oclass, props.file_oclass) = (default.dir_oclass, default.file_oclass);
+    }
     Ok(spec)
 }
 

@@ -121,14 +121,16 @@ struct CreateArgs {
     /// --rd-fac as many copies as that takes]
     #[arg(long)]
     oclass: Option<ObjClass>,
-    /// Class of directories [default: that of --oclass]
+    /// Class of directories [default: that of --oclass; where that is not given SX@8192, which is on one target up to so many names
+    /// and on all of them beyond, or with --rd-fac as many copies of that]
     #[arg(long)]
     dir_oclass: Option<ObjClass>,
-    /// Class of files [default: that of --oclass]
+    /// Class of files [default: that of --oclass; where that is not given SX+1MiB, whose first MiB is with the directory entry and
+    /// the rest over all targets, or with --rd-fac as many copies of that]
     #[arg(long)]
     file_oclass: Option<ObjClass>,
     /// Files: so much of each is with its directory entry, all beyond over all targets; 4KiB to 1GiB, a power
-    /// of two, or 0 for files on one target [default: 0]
+    /// of two, or 0 for files on one target [default: 1MiB, or as --oclass says]
     #[arg(long, value_parser = size::parse, value_name = "SIZE", conflicts_with = "file_oclass")]
     first_part: Option<u64>,
     /// Chunk of files: a multiple of 4KiB, at most 1GiB [default: 1MiB]
@@ -297,13 +299,19 @@ fn create(session: &Session, args: &CreateArgs) -> Outcome {
         _ => None,
     });
     let rd_fac = named.next_back().unwrap_or(args.rd_fac);
-    let oclass = args.oclass.unwrap_or(ObjClass::S1.at_least(rd_fac));
-    let default = ContProps::default();
+    let default = ContProps::posix(rd_fac);
+    let oclass = args.oclass.unwrap_or(default.oclass);
+    let (dir_oclass, file_oclass) = match args.layout {
+        ContLayout::Posix => (default.dir_oclass, default.file_oclass),
+        // Nothing has them unless it becomes a file system one day.
+        ContLayout::Plain => (oclass, oclass),
+    };
+    let file_oclass = args.oclass.unwrap_or(file_oclass);
     let mut props = ContProps {
         layout: args.layout,
         oclass,
-        dir_oclass: args.dir_oclass.unwrap_or(oclass),
-        file_oclass: file_class(args, oclass)?,
+        dir_oclass: args.dir_oclass.or(args.oclass).unwrap_or(dir_oclass),
+        file_oclass: file_class(args, file_oclass)?,
         chunk_bytes: args.chunk_size.unwrap_or(default.chunk_bytes),
         rd_fac,
         csum: args.csum.unwrap_or(default.csum),
@@ -371,12 +379,12 @@ fn create(session: &Session, args: &CreateArgs) -> Outcome {
     })
 }
 
-/// Class of a new container's files.
-fn file_class(args: &CreateArgs, oclass: ObjClass) -> Result<ObjClass> {
+/// Class of a new container's files; `otherwise` with no class of files named.
+fn file_class(args: &CreateArgs, otherwise: ObjClass) -> Result<ObjClass> {
     match (args.file_oclass, args.first_part) {
         (Some(class), _) => Ok(class),
-        (None, Some(bytes)) => oclass.with_first_part(bytes),
-        (None, None) => Ok(oclass),
+        (None, Some(bytes)) => otherwise.with_first_part(bytes),
+        (None, None) => Ok(otherwise),
     }
 }
 

@@ -24,7 +24,7 @@ use tier::part::Encoding;
 use tier::{
     Definition, Key, PART_BYTES_DEFAULT, Store, ZSTD_LEVEL_DEFAULT, attr_name, name_of_attr,
 };
-use types::{Code, ContLayout, ContProps, Error, Result, size};
+use types::{Code, ContProps, Error, Result, size};
 use uuid::Uuid;
 use wire::control::{ContInfo, ControlReply, ControlRequest, Name, OpenMode, Subject};
 
@@ -425,7 +425,7 @@ fn restore(session: &Session, args: &RestoreArgs) -> Outcome {
         shown.set_length(total);
         shown.set_message(label.clone());
         let restored = client.block_on(async {
-            let props = ContProps { layout: ContLayout::Posix, ..ContProps::default() };
+            let props = ContProps::posix(0);
             pool.cont_create(label, Uuid::nil(), props, BTreeMap::new()).await?;
             let cont = pool.cont_open(&Name::Label(label.clone()), OpenMode::ReadWrite).await?;
             Dfs::format(&cont, &root_for_caller()).await?;

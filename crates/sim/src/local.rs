@@ -135,14 +135,18 @@ impl LocalSystem {
         })
     }
 
-    /// Makes a pool `p` of 1 GiB and a container `c` in it, and opens the container.
+    /// Makes a pool `p` of 1 GiB and a container `c` with the classes that users get in it, and opens the container.
     pub fn container(
         &self,
         client: &Client,
         durability: Durability,
         layout: ContLayout,
     ) -> Result<Container> {
-        client.block_on(make_container(client, durability, layout))
+        let props = match layout {
+            ContLayout::Posix => ContProps::posix(0),
+            ContLayout::Plain => ContProps::default(),
+        };
+        client.block_on(make_container_with(client, durability, props))
     }
 }
 

@@ -155,6 +155,10 @@ impl ObjClass {
     pub const PROGRESSIVE: ObjClass =
         ObjClass { scheme: Scheme::Striped, groups: GroupCount::AllBeyond { first_log2: 20 } };
 
+    /// What directories have where nobody names a class: one group up to 8,192 names, all groups beyond.
+    pub const SPREADING: ObjClass =
+        ObjClass { scheme: Scheme::Striped, groups: GroupCount::AllPast { keys_log2: 13 } };
+
     /// Bytes of the first part of a progressive class; `None` for all others.
     pub fn first_part_bytes(self) -> Option<u64> {
         match self.groups {
@@ -370,6 +374,8 @@ mod tests {
         }
         assert_eq!("sx+1m".parse::<ObjClass>().unwrap(), ObjClass::PROGRESSIVE);
         assert_eq!(ObjClass::PROGRESSIVE.at_least(1).to_string(), "RP_2GX+1MiB");
+        assert_eq!(ObjClass::SPREADING.to_string(), "SX@8192");
+        assert_eq!(ObjClass::SPREADING.at_least(1).to_string(), "RP_2GX@8192");
         for bad in ["SX+", "SX+0", "SX+2KiB", "SX+2GiB", "SX+3MiB", "S4+1MiB", "SX+1MiB+1MiB"] {
             assert!(bad.parse::<ObjClass>().is_err(), "{bad}");
         }

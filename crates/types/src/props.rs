@@ -132,6 +132,21 @@ impl Default for ContProps {
     }
 }
 
+impl ContProps {
+    /// Of a file system whose maker names no class: files and directories use one target while they are small and all of them when
+    /// they are large, with as many copies as `rd_fac` (0 to 5) asks for.
+    pub fn posix(rd_fac: u8) -> ContProps {
+        ContProps {
+            layout: ContLayout::Posix,
+            oclass: ObjClass::S1.at_least(rd_fac),
+            dir_oclass: ObjClass::SPREADING.at_least(rd_fac),
+            file_oclass: ObjClass::PROGRESSIVE.at_least(rd_fac),
+            rd_fac,
+            ..ContProps::default()
+        }
+    }
+}
+
 /// Checks the size of cells: a power of two from 64 KiB to 1 MiB.
 pub fn check_cell_bytes(bytes: u64) -> Result<u32> {
     match u32::try_from(bytes) {

@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use types::{Code, ContLayout, ContProps, Epoch, Error, ObjClass, Result};
+use types::{Code, ContLayout, ContProps, Epoch, Error, Result};
 use uuid::Uuid;
 use wire::control::{ContInfo, Name, OpenMode};
 
@@ -95,7 +95,7 @@ impl Wanted {
     pub unsafe fn of(attr: *const dfs_attr_t, pool: &Pool) -> Result<Wanted> {
         // SAFETY: the caller's promise.
         let Some(attr) = (unsafe { attr.as_ref() }) else {
-            let props = ContProps { layout: ContLayout::Posix, ..ContProps::default() };
+            let props = ContProps::posix(0);
             return Ok(Wanted { props, label: String::new(), attrs: BTreeMap::new() });
         };
         // SAFETY: the caller's promise.
@@ -107,15 +107,15 @@ impl Wanted {
         props.layout = ContLayout::Posix;
         let hints = super::info::hints_of(&text_of(&attr.da_hints))?;
         let all = class::of_id(attr.da_oclass_id, pool)?;
-        let redundant = |class: ObjClass| class.at_least(props.rd_fac);
+        let default = ContProps::posix(props.rd_fac);
         let of_hint = |hint| super::info::class_of_hint(hint, props.rd_fac);
         let file = class::of_id(attr.da_file_oclass_id, pool)?.or(all);
         let file = file.or(hints.file.map(of_hint));
         let dir = class::of_id(attr.da_dir_oclass_id, pool)?.or(all);
         let dir = dir.or(hints.dir.map(of_hint));
-        props.file_oclass = file.unwrap_or(redundant(props.file_oclass));
-        props.dir_oclass = dir.unwrap_or(redundant(props.dir_oclass));
-        props.oclass = all.unwrap_or(redundant(props.oclass));
+        props.file_oclass = file.unwrap_or(default.file_oclass);
+        props.dir_oclass = dir.unwrap_or(default.dir_oclass);
+        props.oclass = all.unwrap_or(default.oclass);
         if attr.da_chunk_size != 0 {
             props.chunk_bytes = super::chunk_of(attr.da_chunk_size)?;
         }

@@ -170,9 +170,9 @@ test_attributes(const char *label)
 
 	snprintf(name, sizeof(name), "%s-attr", label);
 	memset(&attr, 0, sizeof(attr));
-	check_defaults(name, &attr, 0, OC_S1, OC_S1);
-	check_defaults(name, &attr, 1, OC_RP_2G1, OC_RP_2G1);
-	check_defaults(name, &attr, 2, OC_RP_3G1, OC_RP_3G1);
+	check_defaults(name, &attr, 0, OC_SX, OC_SX);
+	check_defaults(name, &attr, 1, OC_RP_2GX, OC_RP_2GX);
+	check_defaults(name, &attr, 2, OC_RP_3GX, OC_RP_3GX);
 	strcpy(attr.da_hints, "file:max,dir:single");
 	check_defaults(name, &attr, 1, OC_RP_2GX, OC_RP_2G1);
 	attr.da_oclass_id = OC_RP_3G1;
@@ -228,15 +228,15 @@ test_files(const char *label)
 	CHECK_EQ(dfs_open(dfs, NULL, "many", S_IFREG | 0644, O_RDWR | O_CREAT, OC_RP_6G1, 0, NULL, &file), EINVAL);
 	CHECK_EQ(dfs_mkdir(dfs, NULL, "weak", 0755, OC_S1), EINVAL);
 	CHECK_EQ(dfs_access(dfs, NULL, "weak", F_OK), ENOENT);
-	check_file(dfs, NULL, "plain", 0, OC_RP_2G1);
+	check_file(dfs, NULL, "plain", 0, OC_RP_2GX);
 	check_file(dfs, NULL, "wide", OC_RP_2GX, OC_RP_2GX);
 
 	CHECK_EQ(dfs_mkdir(dfs, NULL, "dir", 0755, OC_RP_3G1), 0);
 	CHECK_EQ(dfs_lookup(dfs, "/dir", O_RDWR, &dir, NULL, NULL), 0);
 	CHECK_EQ(info_of(dfs, dir).doi_oclass_id, OC_RP_3G1);
-	CHECK_EQ(info_of(dfs, dir).doi_file_oclass_id, OC_RP_2G1);
-	CHECK_EQ(info_of(dfs, dir).doi_dir_oclass_id, OC_RP_2G1);
-	check_file(dfs, dir, "before", 0, OC_RP_2G1);
+	CHECK_EQ(info_of(dfs, dir).doi_file_oclass_id, OC_RP_2GX);
+	CHECK_EQ(info_of(dfs, dir).doi_dir_oclass_id, OC_RP_2GX);
+	check_file(dfs, dir, "before", 0, OC_RP_2GX);
 	CHECK_EQ(dfs_obj_set_oclass(dfs, dir, 0, OC_S1), EINVAL);
 	CHECK_EQ(dfs_obj_set_oclass(dfs, dir, 0, OC_RP_4G1), EINVAL);
 	CHECK_EQ(dfs_obj_set_oclass(dfs, dir, 0, OC_RP_3GX), 0);
@@ -259,8 +259,8 @@ test_files(const char *label)
 	CHECK_EQ(dfs_release(below), 0);
 	/* Back to the container's. */
 	CHECK_EQ(dfs_obj_set_oclass(dfs, dir, 0, OC_UNKNOWN), 0);
-	CHECK_EQ(info_of(dfs, dir).doi_file_oclass_id, OC_RP_2G1);
-	check_file(dfs, dir, "again", 0, OC_RP_2G1);
+	CHECK_EQ(info_of(dfs, dir).doi_file_oclass_id, OC_RP_2GX);
+	check_file(dfs, dir, "again", 0, OC_RP_2GX);
 	CHECK_EQ(dfs_release(dir), 0);
 	CHECK_EQ(dfs_umount(dfs), 0);
 	drop_cont(name, coh);

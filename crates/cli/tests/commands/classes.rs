@@ -33,7 +33,7 @@ fn put(system: &System, name: &str) -> String {
 fn a_directory_has_a_class_of_its_own() {
     let system = system();
     system.ok(&["fs", "mkdir", &url("d")]);
-    assert_eq!(put(&system, "d/a"), "RP_2G1");
+    assert_eq!(put(&system, "d/a"), "RP_2GX+1MiB");
     let set = |options: &[&str]| system.ok(&[&["fs", "set-attr", &url("d")], options].concat());
     set(&["--oclass", "RP_3G1"]);
     // What is not named stays.
@@ -43,17 +43,17 @@ fn a_directory_has_a_class_of_its_own() {
     system.ok(&["fs", "mkdir", &url("d/e")]);
     assert_eq!(class_of(&system, "d/e"), "RP_3GX");
     assert_eq!(put(&system, "d/e/f"), "RP_3G1");
-    assert_eq!(class_of(&system, "d/a"), "RP_2G1");
+    assert_eq!(class_of(&system, "d/a"), "RP_2GX+1MiB");
 
     let attrs = system.json(&["fs", "get-attr", &url("d")]);
     assert_eq!((&attrs[CLASS], attrs.as_object().unwrap().len()), (&"RP_3G1".into(), 4), "{attrs}");
     assert_eq!(attrs["user.azekura.dir_oclass"], "RP_3GX", "{attrs}");
     assert_eq!(attrs["user.azekura.chunk_size"], "131072", "{attrs}");
     let layout = attrs["user.azekura.layout"].as_str().unwrap();
-    assert!(layout.contains(" oclass=RP_2G1 groups=1 copies=2 "), "{layout}");
+    assert!(layout.contains(" oclass=RP_2GX@8192 "), "{layout}");
     let attrs = system.json(&["fs", "get-attr", &url("d/e/f")]);
     assert_eq!((&attrs[CLASS], attrs.as_object().unwrap().len()), (&"RP_3G1".into(), 3), "{attrs}");
-    assert_eq!(system.ok(&["fs", "get-attr", &url("d/a"), "azekura.oclass"]), "RP_2G1\n");
+    assert_eq!(system.ok(&["fs", "get-attr", &url("d/a"), "azekura.oclass"]), "RP_2GX+1MiB\n");
     // As an attribute like any other.
     set(&["azekura.oclass=RP_2GX"]);
     assert_eq!(put(&system, "d/g"), "RP_2GX");
@@ -85,9 +85,9 @@ fn a_directory_has_a_class_of_its_own() {
     let attrs = system.json(&["fs", "get-attr", &url("d")]);
     assert_eq!(
         (&attrs[CLASS], &attrs["user.azekura.dir_oclass"]),
-        (&"RP_2G1".into(), &"RP_2G1".into())
+        (&"RP_2GX+1MiB".into(), &"RP_2GX@8192".into())
     );
-    assert_eq!(put(&system, "d/i"), "RP_2G1");
+    assert_eq!(put(&system, "d/i"), "RP_2GX+1MiB");
 
     // The container's defaults, for what is made from now on.
     system.ok(&["cont", "set-prop", "tank", "home", "file-oclass=RP_3GX"]);
@@ -122,7 +122,7 @@ fn scripts_written_for_daos_set_classes() {
     );
     assert_eq!(
         (&told["directory"], &told["object"]["oclass"]),
-        (&expected, &"RP_2G1".into()),
+        (&expected, &"RP_2GX@8192".into()),
         "{told}"
     );
     assert_eq!(put(&system, "d/f"), "RP_3GX");
@@ -130,7 +130,7 @@ fn scripts_written_for_daos_set_classes() {
     assert_eq!((&told["oclass"], &told["chunk_size"]), (&"RP_3GX".into(), &65536.into()), "{told}");
     run("fs reset-oclass tank home --dfs-path /d");
     let told = json("fs get-attr tank home --dfs-path /d -j");
-    assert_eq!(told["directory"]["file_oclass"], "RP_2G1", "{told}");
+    assert_eq!(told["directory"]["file_oclass"], "RP_2GX+1MiB", "{told}");
     assert_eq!(told["directory"]["chunk_size"], 65536, "{told}");
     run("fs reset-attr tank home --dfs-path /d");
     assert_eq!(json("fs get-attr tank home --dfs-path /d -j")["directory"]["chunk_size"], 1048576);
@@ -157,7 +157,7 @@ fn existing_files_get_another_class() {
     // One of them has two names.
     assert_eq!(migrate("RP_3G1", "d"), (2, 0));
     assert_eq!(migrate("RP_3G1", "d"), (0, 2));
-    for (name, class) in [("d/big", "RP_3G1"), ("d/two", "RP_3G1"), ("other", "RP_2G1")] {
+    for (name, class) in [("d/big", "RP_3G1"), ("d/two", "RP_3G1"), ("other", "RP_2GX+1MiB")] {
         assert_eq!(class_of(&system, name), class, "{name}");
     }
     assert_eq!(migrate("RP_2GX", "d/big"), (1, 0));
@@ -208,7 +208,7 @@ fn a_mount_shows_and_sets_classes() {
             String::from_utf8_lossy(&room[..count]).into_owned()
         };
         std::fs::create_dir(dir.join("d")).unwrap();
-        assert_eq!(told("d"), "RP_2G1");
+        assert_eq!(told("d"), "RP_2GX+1MiB");
         setxattr(dir.join("d"), CLASS, b"RP_3G1", XattrFlags::empty()).unwrap();
         std::fs::write(dir.join("d/f"), "data").unwrap();
         assert_eq!(told("d/f"), "RP_3G1");
@@ -216,7 +216,7 @@ fn a_mount_shows_and_sets_classes() {
         let weaker = setxattr(dir.join("d"), CLASS, b"SX", XattrFlags::empty());
         assert_eq!(weaker, Err(rustix::io::Errno::INVAL));
         system.ok(&["fs", "reset-attr", &url("d")]);
-        assert_eq!(told("d"), "RP_2G1");
+        assert_eq!(told("d"), "RP_2GX+1MiB");
 
         // A program has it open: it keeps its object until then.
         let held = std::fs::File::options().append(true).open(dir.join("d/f")).unwrap();

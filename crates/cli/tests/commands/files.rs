@@ -177,7 +177,7 @@ fn the_verbs_do_what_their_names_say() {
 
     let stat = system.json(&["fs", "stat", &url("a/f")]);
     assert_eq!(stat[0]["size"], 10_000, "{stat}");
-    assert_eq!(stat[0]["oclass"], "S1", "{stat}");
+    assert_eq!(stat[0]["oclass"], "SX+1MiB", "{stat}");
     assert!(system.ok(&["fs", "stat", &url("a/f")]).contains("Chunk size"));
 
     system.ok(&["fs", "ln", &url("a/f"), &url("a/g")]);
@@ -234,7 +234,7 @@ fn the_verbs_do_what_their_names_say() {
     assert_eq!(system.ok(&["fs", "get-attr", &url("a/b"), "colour"]), "blue\n");
     let attrs = system.json(&["fs", "get-attr", &url("a/b")]);
     assert_eq!((&attrs["user.colour"], &attrs["user.n"]), (&"blue".into(), &"1".into()), "{attrs}");
-    assert_eq!(attrs["user.azekura.oclass"], "S1", "{attrs}");
+    assert_eq!(attrs["user.azekura.oclass"], "SX+1MiB", "{attrs}");
     system.ok(&["fs", "del-attr", &url("a/b"), "n"]);
     system.fails(3, &["user.n"], &["fs", "get-attr", &url("a/b"), "n"]);
 

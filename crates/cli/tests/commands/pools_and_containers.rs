@@ -92,7 +92,7 @@ fn containers_are_made_shown_changed_and_removed() {
     ]);
     assert_eq!(made["type"], "posix");
     assert_eq!(made["file_oclass"], "SX");
-    assert_eq!(made["dir_oclass"], "S1");
+    assert_eq!(made["dir_oclass"], "SX@8192");
     assert_eq!(made["chunk_bytes"], 65536);
     assert_eq!(made["csum"], "crc64");
     system.ok(&["cont", "create", "tank", "objects", "--type", "plain", "--oclass", "s2"]);
@@ -101,16 +101,18 @@ fn containers_are_made_shown_changed_and_removed() {
     assert!(system.ok(&["cont", "list", "tank"]).contains("objects"));
     assert!(system.ok(&["cont", "query", "tank", "home"]).contains("Chunk size"));
     assert_eq!(system.json(&["cont", "query", "tank", "objects"])["oclass"], "S2");
-    // Progressive files, with directories and objects as ever.
-    let made = system.json(&["cont", "create", "tank", "plainly", "--first-part", "1MiB"]);
-    assert_eq!((&made["file_oclass"], &made["dir_oclass"]), (&"SX+1MiB".into(), &"S1".into()));
+    // Files and directories are progressive where nobody names a class.
+    let made = system.json(&["cont", "create", "tank", "plainly"]);
+    assert_eq!((&made["file_oclass"], &made["dir_oclass"]), (&"SX+1MiB".into(), &"SX@8192".into()));
+    assert_eq!(made["oclass"], "S1");
     assert_eq!(made["first_part_bytes"], 1 << 20, "{made}");
     for (options, class) in [
         (&["--first-part", "64KiB"][..], "SX+64KiB"),
         (&["--first-part", "0"], "S1"),
         (&["--oclass", "S2"], "S2"),
         (&["--file-oclass", "sx+8m"], "SX+8MiB"),
-        (&["--rd-fac", "1"], "RP_2G1"),
+        (&["--rd-fac", "1"], "RP_2GX+1MiB"),
+        (&["--oclass", "S2", "--first-part", "2MiB"], "SX+2MiB"),
         (&["--rd-fac", "1", "--first-part", "1MiB"], "RP_2GX+1MiB"),
     ] {
         let made = system.json(&[&["cont", "create", "tank", "other"], options].concat());
@@ -257,4 +259,31 @@ fn damage_is_put_right_from_other_copies() {
     let back = dir.path().join("left back");
     system.ok(&["fs", "get", "azk://tank/home/left", back.to_str().unwrap()]);
     assert!(std::fs::read(&back).unwrap() == vec![0xa5; 100_000]);
+}
+
+/// Nobody names a class. With files and directories on one target each, seven of eight had nothing of 160 files of 1 MiB in a directory, and a
+/// large file ended where its target was full.
+#[test]
+fn files_lie_over_all_targets_though_nobody_asks_for_it() {
+    let system = System::up(1, 8);
+    system.ok(&["pool", "create", "tank", "--size", "1GiB", "--durability", "memory"]);
+    system.ok(&["cont", "create", "tank", "home"]);
+    let tree = system.path("tree");
+    std::fs::create_dir(&tree).unwrap();
+    for number in 0..160 {
+        std::fs::write(tree.join(format!("f{number}")), vec![number as u8; 1 << 20]).unwrap();
+    }
+    std::fs::write(tree.join("large"), vec![7; 240 << 20]).unwrap();
+    let tree = tree.to_str().unwrap();
+    system.ok(&["fs", "cp", "-r", tree, "azk://tank/home/tree"]);
+    let told = system.json(&["pool", "query", "tank"]);
+    let used = |target: &serde_json::Value| target["nvme"]["used_bytes"].as_u64().unwrap() >> 20;
+    let used: Vec<u64> = told["space"]["targets"].as_array().unwrap().iter().map(used).collect();
+    // About 50 MiB each: some files are made before the directory spreads. The large one alone is more than a target has.
+    assert!(used.len() == 8 && used.iter().all(|mib| (30..=85).contains(mib)), "{used:?}");
+    let back = system.path("back");
+    system.ok(&["fs", "cp", "-r", "azk://tank/home/tree", back.to_str().unwrap()]);
+    assert_eq!(std::fs::read(back.join("f77")).unwrap(), vec![77; 1 << 20]);
+    assert_eq!(std::fs::read(back.join("large")).unwrap(), vec![7; 240 << 20]);
+    assert_eq!(system.json(&["fs", "check", "azk://tank/home"])["clean"], true);
 }

@@ -97,7 +97,8 @@ fn until_said(system: &System, args: &[&str], parts: &[&str]) {
 fn what_is_lost_is_said_with_what_to_do() {
     let system = System::up(3, 2);
     system.ok(&["pool", "create", "tank", "--size", "900MiB"]);
-    system.ok(&["cont", "create", "tank", "home", "--rd-fac", "1"]);
+    let class = ["--rd-fac", "1", "--oclass", "RP_2G1"];
+    system.ok(&[&["cont", "create", "tank", "home"], &class[..]].concat());
     std::fs::write(system.path("file"), noise(1, 3_000_000)).unwrap();
     // A small file is where its name is. Engine 0 holds the catalog: it is another one that dies.
     let mut dirs = (0..).map(|number| format!("azk://tank/home/dir{number}"));

@@ -1,4 +1,4 @@
-//! Files of one directory over the targets of a pool, when nobody names a class but progressive ones: as even as if they had been dealt out.
+//! Files of one directory over the targets of a pool, when nobody names a class: as even as if they had been dealt out.
 
 use crate::harness::World;
 use dfs::{CreateOptions, Credentials, Dfs, Obj, OpenFlags};
@@ -6,14 +6,16 @@ use futures_util::future::join_all;
 use sim::ClusterSpec;
 use std::collections::BTreeMap;
 use std::time::Duration;
-use types::{Durability, TargetId};
+use types::{ContProps, Durability, TargetId};
 
 const NEW: OpenFlags = OpenFlags(OpenFlags::WRITE.0 | OpenFlags::CREATE.0 | OpenFlags::EXCL.0);
 const MIB: usize = 1 << 20;
 
 fn world(seed: u64) -> World {
     let spec = ClusterSpec { seed, engines: 2, targets: 4 };
-    World::on(spec, "SX@8192", "SX+1MiB", Durability::Memory)
+    let props = ContProps::posix(0);
+    let [dirs, files] = [props.dir_oclass, props.file_oclass].map(|class| class.to_string());
+    World::on(spec, &dirs, &files, Durability::Memory)
 }
 
 async fn settle(fs: &Dfs) {

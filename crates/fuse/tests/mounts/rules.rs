@@ -237,8 +237,8 @@ fn layouts_are_extended_attributes() {
                 setxattr(mounted.path(name), attr.as_str(), value.as_bytes(), XattrFlags::empty())
             };
             mounted.sh("rm -rf d; mkdir d; touch d/before");
-            assert_eq!(told("d", "oclass").unwrap(), "S1", "{options}");
-            assert_eq!(told("d/before", "oclass").unwrap(), "S1", "{options}");
+            assert_eq!(told("d", "oclass").unwrap(), "SX+1MiB", "{options}");
+            assert_eq!(told("d/before", "oclass").unwrap(), "SX+1MiB", "{options}");
             set("d", "oclass", "RP_2G1").unwrap();
             set("d", "dir_oclass", "RP_2GX").unwrap();
             set("d", "chunk_size", "64KiB").unwrap();
@@ -248,7 +248,7 @@ fn layouts_are_extended_attributes() {
             assert_eq!(told("d/e/f", "chunk_size").unwrap(), "65536", "{options}");
             let layout = told("d/e", "layout").unwrap();
             assert!(layout.contains(" oclass=RP_2GX groups=1 copies=2 "), "{layout}");
-            assert_eq!(told("d/before", "oclass").unwrap(), "S1", "{options}");
+            assert_eq!(told("d/before", "oclass").unwrap(), "SX+1MiB", "{options}");
             assert_eq!(told("d/before", "dir_oclass"), Err(Errno::NODATA), "{options}");
             assert_eq!(listxattr(mounted.path("d"), &mut [0u8; 100][..]), Ok(0), "{options}");
 
@@ -258,9 +258,9 @@ fn layouts_are_extended_attributes() {
                 assert_eq!(set("d", "oclass", bad), Err(Errno::INVAL), "{bad} {options}");
             }
             removexattr(mounted.path("d"), "user.azekura.oclass").unwrap();
-            assert_eq!(told("d", "oclass").unwrap(), "S1", "{options}");
+            assert_eq!(told("d", "oclass").unwrap(), "SX+1MiB", "{options}");
             mounted.sh("touch d/last");
-            assert_eq!(told("d/last", "oclass").unwrap(), "S1", "{options}");
+            assert_eq!(told("d/last", "oclass").unwrap(), "SX+1MiB", "{options}");
             assert_eq!(told("d/last", "chunk_size").unwrap(), "65536", "{options}");
             // Whatever copies all attributes takes none of these along.
             mounted.sh("cp -a d copy; rm -r copy");

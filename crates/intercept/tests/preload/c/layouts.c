@@ -14,7 +14,7 @@ static int tells(const char *path, const char *name, const char *wanted) {
 int main(int argc, char **argv) {
     char text[200];
     CHECK(argc == 3 && chdir(argv[1]) == 0 && mkdir("d", 0755) == 0);
-    CHECK(tells("d", CLASS, "S1") && tells("d", CHUNK, "1048576"));
+    CHECK(tells("d", CLASS, "SX+1MiB") && tells("d", CHUNK, "1048576"));
     CHECK(setxattr("d", CLASS, "RP_2G1", 6, 0) == 0);
     int dir = open("d", O_RDONLY | O_DIRECTORY);
     CHECK(dir >= 0 && fsetxattr(dir, CHUNK, "64KiB", 5, 0) == 0);
@@ -25,7 +25,7 @@ int main(int argc, char **argv) {
     FAILS(setxattr("d", CLASS, "RP_9G1", 6, 0), EINVAL);
     FAILS(setxattr("d", CLASS, "RP_6G1", 6, 0), EINVAL);
     CHECK(removexattr("d", CLASS) == 0 && fremovexattr(dir, CHUNK) == 0);
-    CHECK(tells("d", CLASS, "S1") && tells("d", CHUNK, "1048576") && tells("d/f", CLASS, "RP_2G1"));
+    CHECK(tells("d", CLASS, "SX+1MiB") && tells("d", CHUNK, "1048576") && tells("d/f", CLASS, "RP_2G1"));
     CHECK(close(fd) == 0 && close(dir) == 0);
     return 0;
 }
