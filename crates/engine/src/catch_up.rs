@@ -111,9 +111,10 @@ impl Target {
             (stat.targets_left, stat.units_left) = (others.len() as u64, 0);
             stat.units_done = 0;
         });
-        let mut differ = Vec::new();
+        let (mut differ, mut unknown_decisions) = (Vec::new(), Vec::new());
         for &other in &others {
-            let conts = self.take_notes_of(ctx, &map, other, &is_lacking).await?;
+            let (conts, decisions) = self.take_notes_of(ctx, &map, other, &is_lacking).await?;
+            unknown_decisions.push((other, decisions));
             if let Some(cont) = conts.iter().find(|cont| !ctx.shard.has_cont(**cont)) {
                 // Made or destroyed meanwhile; the control service will tell.
                 let text = format!("it has not been told yet of container {cont}");
@@ -135,8 +136,8 @@ impl Target {
         }
         // Should this target lead next: with answers of others before what they are about it would tell of what is not here; without its own, before that is
         // replaced, who asks again would change a second time what is here still.
-        for other in others {
-            self.take_answers_of(ctx, &map, other, &is_lacking).await?;
+        for (other, decisions) in unknown_decisions {
+            self.take_answers_of(ctx, &map, other, &decisions, &is_lacking).await?;
         }
         let kept = match placement::is_live(self.id, &map) {
             true => self.units_kept(ctx, &map).await?,
@@ -251,22 +252,22 @@ impl Target {
         });
     }
 
-    /// Gets the notes of a leader: decisions and objects without a name. Parts in doubt and decisions of those of its groups
-    /// that are meant, which it does not have itself, are dropped: it has decided, and told who had to know. Returns the containers that it knows.
+    /// Gets the notes of a leader: decisions and objects without a name. Parts in doubt of those of its groups that are meant, which it does not have itself,
+    /// are dropped: it has decided, and told who had to know. Returns the containers that it knows, and the decisions that it does not have.
     pub(crate) async fn take_notes_of(
         self: &Rc<Self>,
         ctx: &Rc<TargetPool>,
         map: &PoolMap,
         leader: TargetId,
         is_meant: &dyn Fn(Unit) -> bool,
-    ) -> Result<Vec<ContId>> {
+    ) -> Result<(Vec<ContId>, Vec<TxId>)> {
         let is_theirs =
             |unit: Unit| self.leader_of(ctx, unit).is_ok_and(|of| of == leader) && is_meant(unit);
         // What it tells later comes in orders.
         let parts = ctx.shard.prepared().into_iter().map(|(tx, _)| tx);
         let is_of_theirs = |tx: &TxId| crate::commit::part_unit(ctx, *tx).is_some_and(is_theirs);
         let parts: Vec<TxId> = parts.filter(is_of_theirs).collect();
-        let decisions: Vec<TxId> = {
+        let mut decisions: Vec<TxId> = {
             let all = ctx.shard.decisions().into_iter();
             let of_theirs =
                 all.filter(|(_, _, units)| units.first().copied().is_some_and(is_theirs));
@@ -291,17 +292,29 @@ impl Target {
                 ctx.undecided.wake(&tx);
             }
         }
-        for tx in decisions {
-            if !notes.decisions.contains(&tx) {
-                tracing::debug!(
-                    "target {}: drops decision {tx:?}, unknown to target {leader}",
-                    self.id
-                );
-                ctx.shard.forget_decision(tx)?;
-            }
-        }
+        decisions.retain(|tx| !notes.decisions.contains(tx));
         ctx.shard.written(ctx.shard.last_lsn()).await?;
-        Ok(notes.conts)
+        Ok((notes.conts, decisions))
+    }
+
+    /// Drops decisions that a leader has no note of. It has told all who had to know, or never had them; then it does not have the answer either, and
+    /// that goes in the same step: this target may lead next.
+    pub(crate) fn drop_decisions(
+        &self,
+        ctx: &TargetPool,
+        decisions: &[TxId],
+        unknown_answers: &mut BTreeSet<TxId>,
+    ) -> Result<()> {
+        for tx in decisions {
+            let answer = ctx.shard.answered_by(*tx);
+            let is_undone = answer.is_some_and(|answer| unknown_answers.remove(&answer));
+            tracing::debug!("target {}: drops decision {tx:?}, undone: {is_undone}", self.id);
+            match is_undone {
+                true => ctx.shard.undo_decision(*tx)?,
+                false => ctx.shard.forget_decision(*tx)?,
+            };
+        }
+        Ok(())
     }
 
     /// Gets the answers for retries that a leader keeps; those of its groups that are here beside them, of units that are meant.

@@ -289,9 +289,12 @@ impl Target {
                 let origin = origin.map(as_origin);
                 wanted.written = shard.log_decision(tx, epoch, &participants, origin)?;
             }
-            Order::ForgetDecision { tx } => {
+            Order::ForgetDecision { tx, is_undone } => {
                 self.may_lead(ctx, orders)?;
-                shard.forget_decision(tx)?;
+                match is_undone {
+                    true => shard.undo_decision(tx)?,
+                    false => shard.forget_decision(tx)?,
+                };
             }
             Order::Install { cont, unit, dkey, before } => {
                 let begun = self.env.now();

@@ -495,8 +495,9 @@ impl Target {
         places: &[What],
     ) -> Result<()> {
         if is_first {
-            self.take_notes_of(ctx, map, leader, &|_| true).await?;
-            let unknown = self.answers_unknown_to(ctx, map, leader, &|_| true).await?;
+            let (_, decisions) = self.take_notes_of(ctx, map, leader, &|_| true).await?;
+            let mut unknown = self.answers_unknown_to(ctx, map, leader, &|_| true).await?;
+            self.drop_decisions(ctx, &decisions, &mut unknown)?;
             ctx.suspects.unknown.borrow_mut().insert(leader, unknown);
         }
         if cont == NO_CONT {
@@ -515,18 +516,21 @@ impl Target {
     }
 
     /// Gets the answers for retries that a leader keeps, and drops others of those of its groups that are meant: what those
-    /// were about nobody else has done.
+    /// were about nobody else has done; and decisions that it does not have.
     pub(crate) async fn take_answers_of(
         self: &Rc<Self>,
         ctx: &Rc<TargetPool>,
         map: &PoolMap,
         leader: TargetId,
+        decisions: &[TxId],
         is_meant: &dyn Fn(Unit) -> bool,
     ) -> Result<()> {
-        for tx in self.answers_unknown_to(ctx, map, leader, is_meant).await? {
+        let mut unknown = self.answers_unknown_to(ctx, map, leader, is_meant).await?;
+        self.drop_decisions(ctx, decisions, &mut unknown)?;
+        for tx in unknown {
             ctx.shard.forget_reply(tx)?;
         }
-        ctx.shard.durable(ctx.shard.last_lsn()).await
+        ctx.shard.written(ctx.shard.last_lsn()).await
     }
 
     async fn drop_unknown_answers(

@@ -62,13 +62,22 @@ pub(crate) struct Noted {
     pub awaited_s: u32,
 }
 
+/// A coordinator's decision to commit.
+#[derive(Clone, Debug)]
+pub(crate) struct Decision {
+    pub epoch: Epoch,
+    pub participants: Vec<Unit>,
+    /// The request that it answers.
+    pub answers: Option<TxId>,
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Contents {
     pub index: Index,
     pub retry: RetryWindow,
     pub locks: LockTable,
     pub prepared: BTreeMap<TxId, Prepared>,
-    pub decisions: BTreeMap<TxId, (Epoch, Vec<Unit>)>,
+    pub decisions: BTreeMap<TxId, Decision>,
     pub orphans: BTreeSet<(ContId, Unit)>,
     /// Clients that hold objects open.
     pub openers: BTreeMap<ClientId, Noted>,
@@ -326,10 +335,12 @@ impl Contents {
             }
             RecordDf::Decision { tx, epoch, participants, origin } => {
                 self.saw_epoch(epoch);
+                let answers = origin.map(|origin| origin.tx);
+                let answers = answers.or(self.decisions.get(&tx).and_then(|known| known.answers));
                 if let Some(origin) = origin {
                     self.retry.remember(origin);
                 }
-                self.decisions.insert(tx, (epoch, participants));
+                self.decisions.insert(tx, Decision { epoch, participants, answers });
             }
             RecordDf::ForgetDecision { tx } => {
                 self.decisions.remove(&tx);
@@ -574,9 +585,10 @@ impl Contents {
             });
         }
         add(&RecordDf::Scrub { progress: self.scrub });
-        for (tx, (epoch, participants)) in &self.decisions {
-            let participants = participants.clone();
-            add(&RecordDf::Decision { tx: *tx, epoch: *epoch, participants, origin: None });
+        for (tx, Decision { epoch, participants, answers }) in &self.decisions {
+            let (epoch, participants) = (*epoch, participants.clone());
+            let origin = answers.and_then(|of| self.retry.origin_of(of));
+            add(&RecordDf::Decision { tx: *tx, epoch, participants, origin });
         }
         for origin in self.retry.iter() {
             add(&RecordDf::Reply { origin });

@@ -89,9 +89,15 @@ impl RetryWindow {
 
     /// The reply given to a transaction, if it is in the window.
     pub(crate) fn find(&self, tx: TxId) -> Option<&[u8]> {
+        self.origin_of(tx).map(|origin| origin.reply)
+    }
+
+    /// The same with what is known of it.
+    pub(crate) fn origin_of(&self, tx: TxId) -> Option<OriginDf<'_>> {
         let replies = self.clients.get(&tx.client)?.get(&request_id::lane(tx.seq))?;
         let at = replies.binary_search_by_key(&tx.seq, |reply| reply.seq).ok()?;
-        Some(&replies[at].bytes)
+        let Reply { of, bytes, .. } = &replies[at];
+        Some(OriginDf { tx, of: of.as_deref().copied(), reply: bytes })
     }
 
     /// Forgets the reply to one transaction, if it is here.

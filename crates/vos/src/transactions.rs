@@ -8,7 +8,7 @@ use wire::HeldBatch;
 use wire::obj::{Op, ReadCheck, TxId, TxOutcome};
 use wire::walk::walk;
 
-use crate::contents::{pieces_df, sums_df};
+use crate::contents::{Decision, pieces_df, sums_df};
 use crate::payload::Payload;
 use crate::record::{ChangeDf, OrphanChange, RecordDf};
 use crate::retry::Origin;
@@ -150,7 +150,11 @@ impl PoolShard {
         self.writable()?;
         let origin = origin.map(Origin::durable);
         let (lsn, ()) = self.change(|state, _| {
-            state.decisions.insert(tx, (epoch, participants.to_vec()));
+            let answers = origin.map(|origin| origin.tx);
+            // One that is repeated comes without it.
+            let answers = answers.or(state.decisions.get(&tx).and_then(|known| known.answers));
+            let decision = Decision { epoch, participants: participants.to_vec(), answers };
+            state.decisions.insert(tx, decision);
             state.saw_epoch(epoch);
             if let Some(origin) = origin {
                 state.retry.remember(origin);
@@ -164,13 +168,33 @@ impl PoolShard {
 
     /// The decision on a transaction, while it is kept.
     pub fn decision(&self, tx: TxId) -> Option<(Epoch, Vec<Unit>)> {
-        self.state.borrow().decisions.get(&tx).cloned()
+        let state = self.state.borrow();
+        state.decisions.get(&tx).map(|known| (known.epoch, known.participants.clone()))
+    }
+
+    /// The request that a decision answers, as far as is known.
+    pub fn answered_by(&self, tx: TxId) -> Option<TxId> {
+        self.state.borrow().decisions.get(&tx)?.answers
     }
 
     /// All decisions kept: transaction, epoch, participants.
     pub fn decisions(&self) -> Vec<(TxId, Epoch, Vec<Unit>)> {
         let state = self.state.borrow();
-        state.decisions.iter().map(|(&tx, (epoch, who))| (tx, *epoch, who.clone())).collect()
+        let decisions = state.decisions.iter();
+        decisions.map(|(&tx, known)| (tx, known.epoch, known.participants.clone())).collect()
+    }
+
+    /// Nobody was told of the decision, and nobody will be: what was answered goes with it.
+    pub fn undo_decision(&self, tx: TxId) -> Result<Lsn> {
+        self.writable()?;
+        let (lsn, ()) = self.change(|state, _| {
+            if let Some(answers) = state.decisions.remove(&tx).and_then(|known| known.answers) {
+                state.retry.forget_reply(answers);
+                self.log_record(&RecordDf::ForgetReply { tx: answers });
+            }
+            Ok((self.log_record(&RecordDf::ForgetDecision { tx }), ()))
+        })?;
+        Ok(lsn)
     }
 
     /// All participants know the decision.

@@ -111,6 +111,16 @@ pub(super) const MUTANTS: &[Mutant] = &[
         found_by: cluster("kept_answers::answers_come_after_what_they_are_about"),
     },
     Mutant {
+        name: "undone-and-told",
+        what: "a member that forgets a decision which its leader never had goes on telling that the transaction is done",
+        edits: &[Edit {
+            path: "crates/engine/src/follow.rs",
+            from: "true => shard.undo_decision(tx)?,",
+            to: "true => shard.forget_decision(tx)?,",
+        }],
+        found_by: cluster("kept_answers::an_answer_about_a_decision_goes_with_it"),
+    },
+    Mutant {
         name: "doubted-and-trusted",
         what: "who drops a part that others have decided is still taken for one that has all, and leads",
         edits: &[Edit {

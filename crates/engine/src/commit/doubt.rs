@@ -27,7 +27,7 @@ impl Target {
         loop {
             match question.step() {
                 QuestionAction::HaveMembersForget => {
-                    let order = Order::ForgetDecision { tx };
+                    let order = Order::ForgetDecision { tx, is_undone: true };
                     let sent = self.ship(pool, ctx, group.as_ref(), &order, Vec::new(), None);
                     sent.settled().await?;
                 }

@@ -253,3 +253,42 @@ fn a_failed_log_refuses_everything_and_says_so() {
     });
     world.clear();
 }
+
+/// A decision that is undone takes the answer to its client with it, also after a restart, by the log or by a checkpoint, and where the decision was repeated without it.
+#[test]
+fn an_undone_decision_takes_its_answer_along() {
+    let client = TxId { client: ClientId(8), seq: 5 };
+    for checkpoint in [false, true] {
+        let world = SimWorld::new(1);
+        let env = world.node("a");
+        let who = [unit(ObjType::MultiHashed, 1), unit(ObjType::MultiHashed, 2)];
+        world.block_on(async {
+            let (store, shard) = fresh(&env, &config(Durability::Wal)).await.unwrap();
+            let origin = Origin { tx: client, of: Some(who[0]), reply: b"done" };
+            shard.log_decision(TX, Epoch(90), &who, Some(origin)).unwrap();
+            let lsn = shard.log_decision(TX, Epoch(90), &who, None).unwrap();
+            shard.durable(lsn).await.unwrap();
+            if checkpoint {
+                shard.checkpoint().await.unwrap();
+            }
+            drop((shard, store));
+        });
+        world.kill("a");
+        let env = world.node("a");
+        for is_undone in [false, true] {
+            world.block_on(async {
+                let store = vos::Store::open(&env, Path::new("/target")).await.unwrap();
+                let shard = store.open_shard(POOL).await.unwrap();
+                let known = (!is_undone).then_some(client);
+                assert_eq!(shard.answered_by(TX), known, "{checkpoint}");
+                let answer = (!is_undone).then(|| b"done".to_vec());
+                assert_eq!(shard.replayed(client).unwrap(), answer, "{checkpoint}");
+                let lsn = shard.undo_decision(TX).unwrap();
+                shard.durable(lsn).await.unwrap();
+                assert_eq!((shard.decision(TX), shard.replayed(client).unwrap()), (None, None));
+                shard.close().await.unwrap();
+            });
+        }
+        world.clear();
+    }
+}

@@ -165,7 +165,7 @@ fn orders(visitor: &mut impl Visitor) {
         Order::Prepare { tx: TX.part(1), coordinator: UNIT, batch: batch(ops) },
         Order::Decide { tx: TX, outcome: TxOutcome::Committed(epoch) },
         Order::Decision { tx: TX, epoch, participants: vec![UNIT, Unit::NIL], origin },
-        Order::ForgetDecision { tx: TX },
+        Order::ForgetDecision { tx: TX, is_undone: true },
         Order::Install { cont: CONT, unit: UNIT, dkey: b"d", before: 31 },
         Order::InstallPart { cont: CONT, unit: UNIT, dkey: b"d", at: 32 },
         Order::InstallFacts { cont: CONT, unit: UNIT },
