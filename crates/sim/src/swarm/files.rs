@@ -33,6 +33,8 @@ const BLOCK_BYTES: u64 = CELL_BYTES / CELL_BLOCKS;
 const FIRST_OBJECT: u64 = 200;
 /// Folds and what they leave behind are done after so long, virtual time.
 const FOLD_TIME: Duration = Duration::from_secs(100);
+/// The control service has heard after so long that an engine was started again.
+const NOTICE_TIME: Duration = Duration::from_secs(2);
 /// A member that is lost is known to be after so long.
 const LOSS_TIME: Duration = Duration::from_secs(8);
 
@@ -159,7 +161,8 @@ impl Worker {
 
     /// Loses as many engines as the class survives, all at once, and reads and writes without them; then they come back.
     pub(super) async fn lose_members(&self, files: &Files) -> Result<()> {
-        // Who is still catching up counts as lost.
+        // Who is still catching up counts as lost. By the newest map one that was opened again a moment ago may be whole still.
+        self.env.sleep(NOTICE_TIME).await;
         if let Some(lacking) = members::await_whole(self.cont.client()).await? {
             return Err(Error::new(Code::TimedOut, lacking));
         }
