@@ -391,21 +391,25 @@ impl SimStream {
         self.env.borrow().sim_node().is_none_or(|node| node.is_dead())
     }
 
-    /// Waits for virtual time `at`.
+    /// Waits for virtual time `at`, by the world's clock: the network knows none of a node.
     fn poll_until(&self, cx: &mut Context<'_>, at: Duration) -> Poll<()> {
         let env = self.env.borrow();
-        let now = env.now();
-        if at <= now {
-            return Poll::Ready(());
-        }
         let mut arrival = self.arrival.borrow_mut();
-        if arrival.as_ref().is_none_or(|(set_for, _)| *set_for != at) {
-            *arrival = Some((at, env.sleep(at - now)));
+        while let Some(now) = env.sim_node().map(|node| node.world().now())
+            && now < at
+        {
+            if arrival.as_ref().is_none_or(|(set_for, _)| *set_for != at) {
+                *arrival = Some((at, env.sleep(at - now)));
+            }
+            if let Some((_, sleep)) = &mut *arrival
+                && Pin::new(sleep).poll(cx).is_pending()
+            {
+                return Poll::Pending;
+            }
+            // A clock that runs faster has shown that too early.
+            *arrival = None;
         }
-        match &mut *arrival {
-            Some((_, sleep)) => Pin::new(sleep).poll(cx),
-            None => Poll::Ready(()),
-        }
+        Poll::Ready(())
     }
 
     pub fn poll_read(&self, cx: &mut Context<'_>, out: &mut [u8]) -> Poll<Result<usize>> {
@@ -450,7 +454,8 @@ impl SimStream {
             pipe.break_off();
             self.incoming.break_off();
         }
-        let peer_gone = self.incoming.ends_at.get().is_some_and(|at| at <= env.now());
+        let now = node.world().now();
+        let peer_gone = self.incoming.ends_at.get().is_some_and(|at| at <= now);
         let is_over = pipe.broken.get() || pipe.abandoned.get();
         if self.closed.get() || is_over || node.is_dead() || peer_gone {
             return Poll::Ready(Err(Error::new(Code::Closed, "the connection broke")));
@@ -467,7 +472,7 @@ impl SimStream {
         }
         let count = piece.len();
         self.net.damage(pipe, &mut piece);
-        let arrival = env.now() + self.net.delay(node.world()) + self.net.longer(pipe);
+        let arrival = now + self.net.delay(node.world()) + self.net.longer(pipe);
         let arrival = arrival.max(pipe.arrival_last.get());
         pipe.arrival_last.set(arrival);
         node.world().trace(count as u64);
@@ -484,7 +489,7 @@ impl SimStream {
         let env = self.env.borrow();
         if let Some(node) = env.sim_node() {
             // What is in flight arrives first; then the peer sees the end.
-            let end = env.now() + self.net.delay(node.world());
+            let end = node.world().now() + self.net.delay(node.world());
             let end = end.max(self.outgoing.arrival_last.get());
             if !self.outgoing.abandoned.get() {
                 self.outgoing.ends_at.set(Some(end));

@@ -101,3 +101,26 @@ fn a_narrow_connection_takes_all_in_small_pieces() {
         world.clear();
     }
 }
+
+/// A message came when the clock of its sender said so: later by as much as that had gained, and at once where it had lost as much as messages travel.
+#[test]
+fn messages_travel_by_no_clock_of_a_node() {
+    for (client_ppm, server_ppm) in [(10_000, -10_000), (-10_000, 10_000)] {
+        let world = SimWorld::new(3);
+        let (_seen, net) = start(&world);
+        let delay = Duration::from_millis(20);
+        SimNet::of(&world).set_delay(delay, delay);
+        world.set_monotonic_gain("client", client_ppm);
+        world.set_monotonic_gain("server", server_ppm);
+        world.block_on(async {
+            let conn = net.dial().await;
+            net.env.sleep(Duration::from_secs(100)).await;
+            let begun = world.now();
+            net.echo(&conn, b"there and back").await;
+            let took = world.now() - begun;
+            // Who waits for it does so by its own clock.
+            assert!(took >= 2 * delay && took < 2 * delay + Duration::from_millis(2), "{took:?}");
+        });
+        world.clear();
+    }
+}
