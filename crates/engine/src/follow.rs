@@ -306,7 +306,8 @@ impl Target {
                     return Ok(());
                 };
                 if self.knows_cont(ctx, cont).await? {
-                    self.install_of(ctx, orders.from, (cont, unit, dkey), &image).await?;
+                    let may = || self.may_lead(ctx, orders);
+                    self.install_of(ctx, orders.from, (cont, unit, dkey), &image, &may).await?;
                     ctx.joining.count(|stat| stat.bytes_mended += image.len() as u64);
                 }
                 self.note_written(ctx, self.is_last_copy(ctx, unit), begun);
@@ -335,7 +336,8 @@ impl Target {
             }
             Order::InstallFacts { cont, unit } => {
                 if self.knows_cont(ctx, cont).await? {
-                    shard.install_unit_facts(cont, unit, &bulk.rest().await?).await?;
+                    let (facts, may) = (bulk.rest().await?, || self.may_lead(ctx, orders));
+                    shard.install_unit_facts_while(cont, unit, &facts, &may).await?;
                 }
             }
         }

@@ -327,7 +327,7 @@ impl Target {
         }
     }
 
-    /// Installs what a leader has of a key. Answers of this target to what that takes back go in the same step: if this target leads next, before
+    /// Installs what a leader has of a key, unless `may` says in that step that it leads no more. Answers of this target to what that takes back go in the same step: if this target leads next, before
     /// all is settled, it must not tell who asks again that it is done.
     pub(crate) async fn install_of(
         &self,
@@ -335,6 +335,7 @@ impl Target {
         leader: TargetId,
         (cont, unit, dkey): (ContId, Unit, &[u8]),
         image: &[u8],
+        may: &dyn Fn() -> Result<()>,
     ) -> Result<()> {
         let about = ctx.suspects.answers_about(cont, unit, dkey);
         let is_same = match about.is_empty() {
@@ -343,7 +344,7 @@ impl Target {
             false => ctx.shard.dkey_image(cont, unit, dkey).await.is_ok_and(|here| here == image),
         };
         let newest = if is_same { Epoch::MAX } else { vos::image_epoch(image)? };
-        ctx.shard.install_dkey(cont, unit, dkey, image).await?;
+        ctx.shard.install_dkey_while(cont, unit, dkey, image, may).await?;
         for (tx, epoch) in about {
             // A leader that was not asked yet gives its answers later; it changes nothing before all is settled, so by the epoch it has the change or not.
             let is_lost = || ctx.suspects.is_unknown_to(leader, tx).unwrap_or(newest < epoch);

@@ -132,7 +132,19 @@ impl PoolShard {
         dkey: &[u8],
         image: &[u8],
     ) -> Result<Lsn> {
-        self.install_image(cont, unit, dkey, image, None).await
+        self.install_dkey_while(cont, unit, dkey, image, &|| Ok(())).await
+    }
+
+    /// The same unless `may` has something against it, which is asked in the step that installs.
+    pub async fn install_dkey_while(
+        &self,
+        cont: ContId,
+        unit: Unit,
+        dkey: &[u8],
+        image: &[u8],
+        may: &dyn Fn() -> Result<()>,
+    ) -> Result<Lsn> {
+        self.install_image(cont, unit, dkey, image, may, None).await
     }
 
     /// The same where the dkey is what the image says, but its data are damaged: nothing else about it or its unit changes.
@@ -147,7 +159,7 @@ impl PoolShard {
         image: &[u8],
         is_same: &dyn Fn() -> bool,
     ) -> Result<Lsn> {
-        self.install_image(cont, unit, dkey, image, Some(is_same)).await
+        self.install_image(cont, unit, dkey, image, &|| Ok(()), Some(is_same)).await
     }
 
     async fn install_image(
@@ -156,6 +168,7 @@ impl PoolShard {
         unit: Unit,
         dkey: &[u8],
         image: &[u8],
+        may: &dyn Fn() -> Result<()>,
         is_same: Option<&dyn Fn() -> bool>,
     ) -> Result<Lsn> {
         self.writable()?;
@@ -187,6 +200,7 @@ impl PoolShard {
         if self.view(cont)?.cont.sums != policy {
             return Err(Error::new(Code::Busy, "the container was made anew meanwhile"));
         }
+        may()?;
         let timeline = match is_same {
             None => None,
             Some(is_same) => Some(self.timeline_of_same(cont, &image, is_same)?),

@@ -30,6 +30,17 @@ impl PoolShard {
     /// Sets what is known of a unit as a whole to what it is at another member; no effect on a unit of which nothing is here.
     /// Errors: as for [`PoolShard::install_dkey`].
     pub async fn install_unit_facts(&self, cont: ContId, unit: Unit, facts: &[u8]) -> Result<Lsn> {
+        self.install_unit_facts_while(cont, unit, facts, &|| Ok(())).await
+    }
+
+    /// The same unless `may` has something against it, which is asked in the step that sets it.
+    pub async fn install_unit_facts_while(
+        &self,
+        cont: ContId,
+        unit: Unit,
+        facts: &[u8],
+        may: &dyn Fn() -> Result<()>,
+    ) -> Result<Lsn> {
         self.writable()?;
         let UnitDf { unit: of, epochs, facts } = decode_facts(facts)?;
         if of != unit {
@@ -45,6 +56,7 @@ impl PoolShard {
         .await?;
         self.writable()?;
         self.require_open(cont)?;
+        may()?;
         if self.view(cont)?.cont.whole(unit).is_none() {
             return Ok(self.last_lsn());
         }
