@@ -63,6 +63,11 @@ pub trait Catalog {
         0
     }
 
+    /// True while it is sure that nobody else has become the writer, as far as clocks run alike.
+    fn is_held(&self) -> bool {
+        true
+    }
+
     /// All keys that begin with `prefix`, ascending, with their values as of one moment.
     fn list<'a>(&'a self, prefix: &'a str) -> LocalBoxFuture<'a, Result<Vec<(String, Versioned)>>>;
 

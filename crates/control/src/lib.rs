@@ -43,4 +43,4 @@ pub use records::{
     SystemDf, TargetDf, TimesDf,
 };
 pub use recover::{Recovered, newest, recover};
-pub use service::{Service, SessionId, Targets, Teller};
+pub use service::{LEAD_TERM, Service, SessionId, Targets, Teller};

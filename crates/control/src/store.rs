@@ -60,6 +60,11 @@ impl Store {
         self.catalog.term()
     }
 
+    /// See [`Catalog::is_held`].
+    pub fn is_held(&self) -> bool {
+        self.catalog.is_held()
+    }
+
     async fn load<T: DeserializeOwned>(&self, key: String) -> Result<Option<Loaded<T>>> {
         let found = self.asked().get(&key).await?;
         found.map(|stored| loaded(key, stored)).transpose()

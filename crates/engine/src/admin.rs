@@ -99,7 +99,9 @@ impl Target {
                         break list;
                     }
                 };
+                let doubt = self.doubt_of(&ctx, list.units.iter().copied());
                 ctx.shard.settled().await?;
+                self.settle_doubt(pool, &ctx, doubt).await?;
                 Ok(wire::encode(&Ok::<_, Error>(list)))
             }
             Request::ListOrphans { pool, cont, after, count_max } => {
@@ -338,6 +340,12 @@ impl Target {
             AdminOp::HasAllOf { pool, target, map_version } => {
                 let ctx = self.pools.of(pool).await?;
                 self.require_all_of(&ctx, target, map_version)
+            }
+            AdminOp::GiveLeadBack { pool } => {
+                if let Some(ctx) = self.pools.served(pool) {
+                    ctx.lead.give_back();
+                }
+                Ok(())
             }
             AdminOp::Introduced => {
                 self.pools.introduced();

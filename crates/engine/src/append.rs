@@ -191,8 +191,10 @@ impl Target {
             }
             Err(error) => {
                 let unsettled = ctx.streams.newest_seen(batch.cont, &ask.summary);
+                let doubt = self.doubt_of_batch(ctx, &[], &ask.summary, &[]);
                 ctx.shard.durable(ctx.shard.newest_seen(batch.cont, &ask.summary)).await?;
                 ctx.streams.wait_for(unsettled).await?;
+                self.settle_doubt(batch.pool, ctx, doubt).await?;
                 Err(error)
             }
         }

@@ -399,6 +399,12 @@ impl Target {
             Box::pin(self.ready_to_name(ctx, batch)).await?;
         }
         self.wait_for_decisions(ask, batch, summary).await?;
+        if summary.writes && self.has_premises_elsewhere(ctx, &batch.checks, summary) {
+            // They are to hold when it takes effect, and are looked at once more after that.
+            let doubt = self.doubt_of_batch(ctx, &batch.checks, summary, &[]);
+            self.settle_doubt(batch.pool, ctx, doubt).await?;
+            self.wait_for_decisions(ask, batch, summary).await?;
+        }
         // From here to `apply` no await: what is in memory stays, and what is checked still holds
         // when it takes effect.
         self.may_take_effect(ask)?;
@@ -416,11 +422,17 @@ impl Target {
             Ok(plan) => plan,
             Err(error) => {
                 let unsettled = ctx.streams.newest_seen(batch.cont, summary);
+                let doubt = self.doubt_of_batch(ctx, &batch.checks, summary, &[]);
                 ctx.shard.durable(newest_seen()).await?;
                 ctx.streams.wait_for(unsettled).await?;
+                self.settle_doubt(batch.pool, ctx, doubt).await?;
                 return Err(error);
             }
         };
+        let mut doubt = self.doubt_of_batch(ctx, &batch.checks, summary, &plan.linked);
+        if let Some(group) = group.as_ref().filter(|_| writes) {
+            doubt = doubt.and_then(|doubt| doubt.beside(&group.followers));
+        }
         // A change waits for its own record, which comes after all that it has seen.
         let seen = if writes { Lsn::default() } else { newest_seen().max(plan.seen) };
         let unsettled = match writes {
@@ -477,6 +489,7 @@ impl Target {
             }
         }
         ctx.streams.wait_for(unsettled).await?;
+        self.settle_doubt(batch.pool, ctx, doubt).await?;
         if let Some(note) = note {
             ctx.shard.noted(note).await;
         }

@@ -248,6 +248,7 @@ impl ControlHost {
         let host = self.clone();
         self.env.spawn(self.clone().keep_copy());
         self.env.spawn(self.clone().ask_around());
+        self.env.spawn(self.clone().ask_for_grants());
         self.env.spawn(async move {
             host.introduce_alone().await;
             while let Err(error) = host.join_system(JOIN_TIME_MAX).await {
@@ -574,6 +575,7 @@ pub(crate) fn held_service(env: &Env, catalog: Box<dyn Catalog>, events: &Rc<Boo
     let service = service_on(env, catalog);
     let events = events.clone();
     service.tell_to(Rc::new(move |happened| events.note(happened)));
+    service.begins(env.boot_now());
     service
 }
 
@@ -619,7 +621,8 @@ impl Orders {
         if engine.rank == self.host.rank() {
             return Err(Error::new(Code::Unreach, format!("target {target} has not started yet")));
         }
-        let is_map = matches!(op, AdminOp::SetMap(_) | AdminOp::ChangeMap(_));
+        let is_map =
+            matches!(op, AdminOp::SetMap(_) | AdminOp::ChangeMap(_) | AdminOp::GiveLeadBack { .. });
         let body = wire::encode(&Request::Admin { term: self.service.term(), op });
         let answer = match is_map {
             true => self.host.peers.ask_within(&engine, target, &body, MAP_TIME_MAX).await,
@@ -641,6 +644,24 @@ impl Targets for Orders {
     fn pause(&self) -> LocalBoxFuture<'_, ()> {
         // timer: a pause before an order is given again.
         self.host.env.sleep(ORDER_PAUSE).boxed_local()
+    }
+
+    fn now(&self) -> Duration {
+        self.host.env.boot_now()
+    }
+
+    fn until(&self, at: Duration) -> LocalBoxFuture<'_, ()> {
+        async move {
+            loop {
+                let left = at.saturating_sub(self.now());
+                if left.is_zero() {
+                    return;
+                }
+                // timer: what was granted runs out by itself.
+                self.host.env.sleep(left).await;
+            }
+        }
+        .boxed_local()
     }
 
     fn here(&self) -> Option<Rank> {

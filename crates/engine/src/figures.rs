@@ -134,6 +134,10 @@ pub(crate) struct PoolFigures {
     pub healed: CatchUpStat,
     /// Groups that it leads and that lack members.
     pub groups: GroupStat,
+    /// Groups that it leads it may show without asking others.
+    pub is_lead_granted: bool,
+    /// Questions to those who follow, because it was not.
+    pub words_asked: u64,
     /// Without places.
     pub scrub: ScrubStat,
     /// In the order of [`OpKind::ALL`].
@@ -153,6 +157,8 @@ impl PoolFigures {
             healing: ctx.joining.stat(target.env.now()).unwrap_or_default(),
             healed: ctx.joining.healed(),
             groups: target.groups_lacking(ctx),
+            is_lead_granted: target.is_lead_granted(ctx),
+            words_asked: ctx.lead.word_count(),
             scrub: ctx.scrub_figures(),
             ops: ctx.ops.0.borrow().to_vec(),
         }

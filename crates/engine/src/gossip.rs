@@ -181,7 +181,7 @@ impl ControlHost {
     }
 
     /// Asks all targets of this engine; those that give no answer in time are left out.
-    async fn ask_own<T>(&self, order: impl Fn(oneshot::Sender<T>) -> Order) -> Vec<T> {
+    pub(crate) async fn ask_own<T>(&self, order: impl Fn(oneshot::Sender<T>) -> Order) -> Vec<T> {
         let answers = self.own_inboxes().into_iter().map(|inbox: Inbox| {
             let (sender, told) = oneshot::channel();
             let is_sent = inbox.unbounded_send(order(sender)).is_ok();

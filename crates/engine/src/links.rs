@@ -35,6 +35,9 @@ pub(crate) struct Plan<'a> {
     pub seen: Lsn,
     /// The newest order not settled yet that they show, likewise.
     pub unsettled: u64,
+    /// Units of objects linked to of which they show something, where that is not granted ([`crate::lead`]).
+    pub linked: Vec<Unit>,
+    is_lead_granted: Option<bool>,
     /// Ops in the store's own terms; `None` when the batch's ops are.
     pub writes: Option<Vec<Op<'a>>>,
     /// Objects that become orphans with the batch, or cease to be.
@@ -91,6 +94,8 @@ impl Target {
             segments: Segments::cached(),
             seen: Lsn::default(),
             unsettled: 0,
+            linked: Vec::new(),
+            is_lead_granted: None,
             writes: summary.is_replaced.then(|| Vec::with_capacity(batch.ops.len())),
             orphans: Vec::new(),
             adopted: Vec::new(),
@@ -137,8 +142,9 @@ impl Target {
                     let items = listing.items();
                     items
                         .map(|item| {
-                            let (tail, seen, unsettled) =
+                            let (unit, tail, seen, unsettled) =
                                 self.tail_of_listed(ctx, view, batch.cont, &item)?;
+                            self.note_linked(ctx, plan, unit);
                             plan.seen = plan.seen.max(seen);
                             plan.unsettled = plan.unsettled.max(unsettled);
                             Some(tail)
@@ -173,6 +179,7 @@ impl Target {
                     }
                     let tail = linked.all_here.then(|| {
                         let (seen, unsettled) = self.newest_of_array(ctx, batch.cont, linked.unit);
+                        self.note_linked(ctx, plan, linked.unit);
                         plan.seen = plan.seen.max(seen);
                         plan.unsettled = plan.unsettled.max(unsettled);
                         view.tail(linked.unit).unwrap_or_default()
@@ -310,6 +317,16 @@ impl Target {
         })
     }
 
+    /// Something of a unit is shown that the batch does not name.
+    fn note_linked(&self, ctx: &TargetPool, plan: &mut Plan<'_>, unit: Unit) {
+        if ctx.is_of_one(unit) {
+            return;
+        }
+        if !*plan.is_lead_granted.get_or_insert_with(|| self.is_lead_granted(ctx)) {
+            plan.linked.push(unit);
+        }
+    }
+
     /// Tail of the object that a listed value links to, when all of it is here: the store tells
     /// of objects that hold something, an empty one has the default tail.
     fn tail_of_listed(
@@ -318,13 +335,13 @@ impl Target {
         view: &View<'_>,
         cont: ContId,
         item: &Listed<'_>,
-    ) -> Option<(Tail, Lsn, u64)> {
+    ) -> Option<(Unit, Tail, Lsn, u64)> {
         let Listed::Entry { value, tail, .. } = item else { return None };
         let linked = self.linked(ctx, view, value);
         let seen = || self.newest_of_array(ctx, cont, linked.unit);
         linked.all_here.then(|| {
             let (seen, unsettled) = seen();
-            (tail.unwrap_or_default(), seen, unsettled)
+            (linked.unit, tail.unwrap_or_default(), seen, unsettled)
         })
     }
 

@@ -91,7 +91,8 @@ impl Target {
             | MemberAsk::Answers { .. }
             | MemberAsk::UnitsAtHand { .. }
             | MemberAsk::Settled
-            | MemberAsk::DropCells { .. } => {}
+            | MemberAsk::DropCells { .. }
+            | MemberAsk::Follows => {}
         }
         match ask {
             MemberAsk::Units { cont, after, count_max }
@@ -186,6 +187,8 @@ impl Target {
                 self.settle_for(&ctx, member, map_version).await?;
                 Ok(wire::encode(&Ok::<(), Error>(())))
             }
+            // That is what was looked at above.
+            MemberAsk::Follows => Ok(wire::encode(&Ok::<(), Error>(()))),
             MemberAsk::DropCells { until, units } => {
                 let now = self.drop_cells_of(&ctx, member, until, units).await?;
                 Ok(wire::encode(&Ok::<_, Error>(now)))

@@ -335,7 +335,7 @@ fn of_pools(out: &mut String, all: &[Labelled<'_, PoolFigures>]) {
 }
 
 fn of_healing(out: &mut String, all: &[Labelled<'_, PoolFigures>]) {
-    let metrics: [Metric<PoolFigures>; 6] = [
+    let metrics: [Metric<PoolFigures>; 8] = [
         (
             "azekura_heal_running",
             "gauge",
@@ -360,6 +360,18 @@ fn of_healing(out: &mut String, all: &[Labelled<'_, PoolFigures>]) {
         ("azekura_heal_bytes_total", "counter", "Bytes that it has got from others.", |pool| {
             Some(pool.healed.bytes_mended as f64)
         }),
+        (
+            "azekura_lead_granted",
+            "gauge",
+            "1 while it may show what it leads without asking those who follow.",
+            |pool| Some(f64::from(u8::from(pool.is_lead_granted))),
+        ),
+        (
+            "azekura_lead_questions_total",
+            "counter",
+            "Questions to those who follow whether it leads still.",
+            |pool| Some(pool.words_asked as f64),
+        ),
     ];
     families(out, &["target", "pool"], all, &metrics);
     let help = "Groups that it leads and that lack members, by copies left.";

@@ -63,6 +63,11 @@ impl Seat {
         Seat { is_passed_on, is_admin, upstream: RefCell::default() }
     }
 
+    /// What comes on its connection from now on answers nothing.
+    pub fn hang_up(&self) {
+        self.upstream.take();
+    }
+
     fn open_upstream(&self, to: Option<&EngineInfo>) -> Option<Conn> {
         let upstream = self.upstream.borrow();
         let open = upstream.as_ref().filter(|(of, conn)| of.as_ref() == to && !conn.is_broken());
@@ -227,6 +232,20 @@ impl ControlHost {
         let body = wire::encode(request);
         let answer = self.peers.call(&conn, Kind::Control, &body, &[]).await?;
         wire::decode::<Result<ControlReply>>(&answer.body)?
+    }
+
+    /// The same over the connection of a seat, which stays.
+    pub(crate) async fn ask_from_seat(
+        self: &Rc<Self>,
+        seat: &Seat,
+        request: &ControlRequest,
+        limit: Duration,
+    ) -> Result<ControlReply> {
+        let body = wire::encode(request);
+        match self.respond_once(SessionId(0), seat, request, &body, limit).await {
+            Step::Answer(body) => wire::decode::<Result<ControlReply>>(&body)?,
+            Step::Again(error) | Step::Failed(error) => Err(error),
+        }
     }
 
     async fn dial_any(&self, addresses: &[Address]) -> Result<Conn> {

@@ -9,6 +9,7 @@ use crate::doors::accept_all;
 use crate::events::{Book, Teller};
 use crate::figures::TargetFigures;
 use crate::gossip::KnownMaps;
+use crate::grants::{Granted, StatedMaps};
 use crate::growth::Growth;
 use crate::measure;
 use crate::metrics;
@@ -53,6 +54,10 @@ pub(crate) enum Order {
     KnownMaps(u64, oneshot::Sender<KnownMaps>),
     /// Tell maps in newer versions than these.
     NewerMaps(Arc<Vec<(PoolId, u32)>>, oneshot::Sender<Vec<PoolMap>>),
+    /// Tell what maps are known, for a grant that is asked for in this round.
+    StateMaps(u64, oneshot::Sender<StatedMaps>),
+    /// What is led may be shown.
+    Granted(Arc<Granted>),
     /// Take maps that another engine has told.
     TakeMaps(Arc<Vec<PoolMap>>),
     /// So many targets have parts of each of its data devices from now on.

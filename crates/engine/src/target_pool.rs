@@ -15,6 +15,7 @@ use crate::follow::Followed;
 use crate::joining::Joining;
 use crate::known_map::KnownMap;
 use crate::last_asked::LastAsked;
+use crate::lead::Lead;
 use crate::left::Left;
 use crate::lost_pages::LosingPages;
 use crate::newer_map::NewerMap;
@@ -42,6 +43,8 @@ pub(crate) struct TargetPool {
     pub shard: Rc<PoolShard>,
     map: KnownMap,
     pub newer_map: NewerMap,
+    /// Whether what it leads may be shown.
+    pub lead: Lead,
     pub clock: Clock,
     /// What is open.
     pub handles: Rc<Handles>,
@@ -97,6 +100,7 @@ impl TargetPool {
             shard,
             map: KnownMap::default(),
             newer_map: NewerMap::default(),
+            lead: Lead::default(),
             handles: Rc::default(),
             appends: Turns::default(),
             rollbacks: Rollbacks::default(),
@@ -196,6 +200,7 @@ impl TargetPool {
     pub fn take_map(&self, map: Rc<PoolMap>) -> Option<Rc<PoolMap>> {
         let before = self.map.take(map);
         self.newer_map.wake();
+        self.lead.wake();
         before
     }
 

@@ -221,6 +221,11 @@ impl TargetStart {
                     // Whoever asked may have given up waiting.
                     let _ = answer.send(target.newer_maps(&known));
                 }
+                Order::StateMaps(round, answer) => {
+                    // Whoever asked may have given up waiting.
+                    let _ = answer.send(target.state_maps(round));
+                }
+                Order::Granted(granted) => target.take_grant(&granted),
                 Order::TakeMaps(maps) => target.take_newer_maps(&maps),
                 Order::ShareDevices(counts) => target.store.share_data_devices(&counts),
                 Order::Drain(answer) => {
@@ -243,6 +248,8 @@ pub(crate) fn refuser(env: &Env, error: Error) -> Inbox {
                 Order::Jobs(_, answer) => drop(answer),
                 Order::KnownMaps(_, answer) => drop(answer),
                 Order::NewerMaps(_, answer) => drop(answer),
+                Order::StateMaps(_, answer) => drop(answer),
+                Order::Granted(granted) => drop(granted),
                 Order::TakeMaps(maps) => drop(maps),
                 Order::ShareDevices(counts) => drop(counts),
                 Order::Measure(_, answer) => drop(answer.send(Err(error.clone()))),

@@ -31,6 +31,17 @@ pub async fn ask(
     target: TargetId,
     request: &Request<'_>,
 ) -> Result<Vec<u8>> {
+    ask_with_bulk(client, map, target, request, &[]).await
+}
+
+/// The same with bulk.
+pub async fn ask_with_bulk(
+    client: &Client,
+    map: &PoolMap,
+    target: TargetId,
+    request: &Request<'_>,
+    bulk: &[&[u8]],
+) -> Result<Vec<u8>> {
     let engine = map.engine_of(target);
     let engine =
         engine.ok_or_else(|| Error::inval(format!("target {target} is not in the map")))?;
@@ -53,7 +64,7 @@ pub async fn ask(
         map_version: 0,
         deadline: Duration::from_secs(600),
         body: &wire::encode(request),
-        bulk_out: &[],
+        bulk_out: bulk,
         bulk_in: &mut [],
     };
     Ok(conn.call(call).await?.body)

@@ -67,4 +67,7 @@ pub enum AdminOp {
     /// Succeeds where the target that is asked has all that `target` can tell it under this map; asked of `target` itself, where damaged
     /// pages of its index are all that it lacks. `Busy` otherwise. From then on it misses nothing under that map.
     HasAllOf { pool: PoolId, target: TargetId, map_version: u32 },
+    /// Others may come to lead what the target leads: show nothing of it any more without asking those who follow, until that is granted
+    /// anew ([`crate::control::ControlRequest::LeadGrant`]).
+    GiveLeadBack { pool: PoolId },
 }

@@ -283,6 +283,9 @@ pub enum ControlRequest {
     /// Whether the machine at this address of an engine tells the engine that is asked, itself, that nobody listens there. Reply:
     /// `Refused`.
     EngineRefuses { tcp: String },
+    /// An engine wants to show for a term what its targets lead in pools, without asking those who follow: it counts the term from
+    /// before it asked. `known`: the oldest versions of maps that one of these targets has. Reply: `Granted`.
+    LeadGrant { targets: Vec<TargetId>, known: Vec<(PoolId, u32)> },
 }
 
 impl ControlRequest {
@@ -328,6 +331,7 @@ impl ControlRequest {
                 | ControlRequest::EngineEvents { .. }
                 | ControlRequest::EngineMaps { .. }
                 | ControlRequest::EngineRefuses { .. }
+                | ControlRequest::LeadGrant { .. }
         )
     }
 
@@ -383,6 +387,7 @@ impl ControlRequest {
             | ControlRequest::EngineEvents { .. }
             | ControlRequest::EngineMaps { .. }
             | ControlRequest::EngineRefuses { .. }
+            | ControlRequest::LeadGrant { .. }
             | ControlRequest::EngineStop { .. } => true,
             ControlRequest::EngineJobs { with_clients, .. } => *with_clients,
             ControlRequest::TargetMeasure { ask, .. } => ask.is_some(),
@@ -659,4 +664,6 @@ pub enum ControlReply {
     Maps(Vec<PoolMap>),
     /// Nobody listens there; `false` also where nothing can be heard.
     Refused(bool),
+    /// Pools in which what targets lead may be shown for the term: those of whose maps they have the newest.
+    Granted(Vec<PoolId>),
 }

@@ -112,6 +112,9 @@ pub enum MemberAsk<'a> {
     /// an earlier answer to this question. The reply is the epoch that it is at the target, when it has begun: with no units that is all
     /// there is to it. Cells that are kept once more are kept later, so that an order that comes late drops none of them.
     DropCells { until: Epoch, units: Vec<crate::cell::UnnamedCells> },
+    /// To a follower, of its leader: whether it knows of no newer map than the asker's, by which another may lead. The reply is `()`, when
+    /// it knows of none.
+    Follows,
 }
 
 /// What a leader has beside units.

@@ -5,6 +5,7 @@
 //! before anybody runs this.
 
 mod healing;
+mod leases;
 mod run;
 mod transactions;
 
@@ -41,7 +42,7 @@ const SWARM: Test =
     Test { package: "sim", program: "swarm", filter: "", env: &[("AZEKURA_SWARM_SEEDS", "200")] };
 
 fn all() -> impl Iterator<Item = &'static Mutant> {
-    transactions::MUTANTS.iter().chain(healing::MUTANTS)
+    transactions::MUTANTS.iter().chain(healing::MUTANTS).chain(leases::MUTANTS)
 }
 
 /// The mutants, for people: name, defect, and the test that must find it.

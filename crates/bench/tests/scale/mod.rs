@@ -90,6 +90,14 @@ impl Targets for Crowd {
         std::future::ready(()).boxed_local()
     }
 
+    fn now(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn until(&self, _: Duration) -> LocalBoxFuture<'_, ()> {
+        std::future::ready(()).boxed_local()
+    }
+
     fn here(&self) -> Option<Rank> {
         None
     }

@@ -113,6 +113,7 @@ impl Campaign {
                 jobs: self.jobs.clone(),
                 term,
                 deadline,
+                lease: session.watch(),
             }));
             let rest = match serve(&mut session, term, beat, queue) {
                 Served::Left => return,

@@ -9,7 +9,7 @@ use super::gateway::{Failure, Gateway};
 use parking_lot::{Condvar, Mutex};
 use serde_json::json;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 use types::{Error, Result};
 
 /// What is known of the lease.
@@ -18,8 +18,12 @@ struct State {
     lease: u64,
     /// Until then nobody else can have taken over, as far as clocks run alike.
     sure_until: Instant,
+    /// When it was kept last, by a clock that goes on while the machine sleeps.
+    kept_at: SystemTime,
     /// etcd has said that the lease has ended.
     has_ended: bool,
+    /// The leader's key is bound to it.
+    is_bound: bool,
     is_over: bool,
 }
 
@@ -38,8 +42,14 @@ impl LeaseKeeper {
     /// One without a lease yet. Errors: those of [`Gateway::new`], `Io`.
     pub fn start(config: &EtcdConfig) -> Result<LeaseKeeper> {
         let gateway = Gateway::new(config.access.clone(), config.attempt_time)?;
-        let state =
-            State { lease: 0, sure_until: Instant::now(), has_ended: false, is_over: false };
+        let state = State {
+            lease: 0,
+            sure_until: Instant::now(),
+            kept_at: SystemTime::now(),
+            has_ended: false,
+            is_bound: false,
+            is_over: false,
+        };
         let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
         let (length, attempt_time) = (config.lease, config.attempt_time);
         let of_thread = shared.clone();
@@ -62,6 +72,7 @@ impl LeaseKeeper {
             (state.lease, state.sure_until) = (lease, asked + self.length);
         }
         state.sure_until = state.sure_until.max(asked + self.length);
+        state.kept_at = by_the_wall(asked);
         state.has_ended = false;
         drop(state);
         self.shared.changed.notify_all();
@@ -78,11 +89,44 @@ impl LeaseKeeper {
         !state.has_ended && Instant::now() < state.sure_until
     }
 
+    /// Whether the leader's key is bound to the lease that is kept.
+    pub fn bind(&self, is_bound: bool) {
+        self.shared.state.lock().is_bound = is_bound;
+    }
+
+    /// Tells others, for as long as they like, whether it is sure that nobody else has taken over.
+    pub fn watch(&self) -> LeaseWatch {
+        LeaseWatch { shared: self.shared.clone(), length: self.length }
+    }
+
     /// Keeps it no more.
     pub fn end(&self) {
         self.shared.state.lock().is_over = true;
         self.shared.changed.notify_all();
     }
+}
+
+/// What a lease says to who does not keep it.
+pub struct LeaseWatch {
+    shared: Arc<Shared>,
+    length: Duration,
+}
+
+impl LeaseWatch {
+    /// True while its writer is the writer, as far as clocks run alike.
+    pub fn is_held(&self) -> bool {
+        let state = self.shared.state.lock();
+        // One that was put back says nothing.
+        let has_slept = state.kept_at.elapsed().is_ok_and(|passed| passed >= self.length);
+        let is_kept = !state.has_ended && !state.is_over && Instant::now() < state.sure_until;
+        state.is_bound && is_kept && !has_slept
+    }
+}
+
+/// What the clock on the wall showed at a moment that is not long ago.
+fn by_the_wall(at: Instant) -> SystemTime {
+    let now = SystemTime::now();
+    now.checked_sub(at.elapsed()).unwrap_or(now)
 }
 
 impl Drop for LeaseKeeper {
@@ -128,7 +172,10 @@ fn keep(shared: &Shared, mut gateway: Gateway, length: Duration, attempt_time: D
         }
         match outcome {
             Ok(0) => state.has_ended = true,
-            Ok(_) => state.sure_until = state.sure_until.max(asked + length),
+            Ok(_) => {
+                state.sure_until = state.sure_until.max(asked + length);
+                state.kept_at = by_the_wall(asked);
+            }
             // The writer finds out when it is not sure any more, and says so.
             Err(error) => {
                 tracing::debug!("catalog: keeping the lease: {error}");

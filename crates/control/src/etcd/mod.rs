@@ -19,6 +19,7 @@ use crate::catalog::{Catalog, Change, Compare, Versioned};
 use async_recursion::async_recursion as boxed;
 use futures_channel::oneshot;
 use futures_util::future::LocalBoxFuture;
+use lease::LeaseWatch;
 use session::Session;
 use std::fmt;
 use std::sync::mpsc;
@@ -93,6 +94,7 @@ pub struct EtcdCatalog {
     jobs: mpsc::Sender<Queued>,
     term: u64,
     deadline: Duration,
+    lease: LeaseWatch,
 }
 
 impl EtcdCatalog {
@@ -110,8 +112,8 @@ impl EtcdCatalog {
             .name("catalog".to_string())
             .spawn(move || run(config, opened, &queue))
             .map_err(|error| Error::io("starting the catalog's thread", error))?;
-        let term = is_open.await.map_err(|_| gone())??;
-        Ok(EtcdCatalog { jobs, term, deadline })
+        let (term, lease) = is_open.await.map_err(|_| gone())??;
+        Ok(EtcdCatalog { jobs, term, deadline, lease })
     }
 
     fn ask<T: 'static>(
@@ -131,13 +133,13 @@ fn gone() -> Error {
     Error::new(Code::Busy, "this engine serves the catalog no more")
 }
 
-fn run(config: EtcdConfig, opened: Answer<u64>, queue: &mpsc::Receiver<Queued>) {
+fn run(config: EtcdConfig, opened: Answer<(u64, LeaseWatch)>, queue: &mpsc::Receiver<Queued>) {
     let beat = config.lease / 3;
     match Session::open(config) {
         Ok(mut session) => {
             let term = session.fence();
             // Whoever waited has gone: so does the queue's other end.
-            let _ = opened.send(Ok(term));
+            let _ = opened.send(Ok((term, session.watch())));
             // One that is lost says so to all who ask, to the end.
             if serve(&mut session, term, beat, queue) == Served::Lost {
                 while let Ok((.., job)) = queue.recv() {
@@ -218,6 +220,10 @@ fn carry_out(session: &mut Session, job: Job, until: Instant) {
 impl Catalog for EtcdCatalog {
     fn term(&self) -> u64 {
         self.term
+    }
+
+    fn is_held(&self) -> bool {
+        self.lease.is_held()
     }
 
     fn get<'a>(&'a self, key: &'a str) -> LocalBoxFuture<'a, Result<Option<Versioned>>> {

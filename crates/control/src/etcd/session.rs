@@ -18,7 +18,7 @@
 use super::EtcdConfig;
 use super::answers::{Entry, Found, Lease, Outcome, text_of};
 use super::gateway::{Failure, Gateway};
-use super::lease::{self, LeaseKeeper};
+use super::lease::{self, LeaseKeeper, LeaseWatch};
 use crate::catalog::{Change, Compare, Revision, Versioned};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -161,6 +161,11 @@ impl Session {
         self.lost.is_some()
     }
 
+    /// Tells others whether it is the writer for sure.
+    pub fn watch(&self) -> LeaseWatch {
+        self.lease.watch()
+    }
+
     /// Which write of the fence was the last one.
     pub fn fence(&self) -> u64 {
         self.fence.0
@@ -260,6 +265,7 @@ impl Session {
             let done: Outcome =
                 self.gateway.call("/v3/kv/txn", &body, until).map_err(Failure::into_error)?;
             if done.succeeded {
+                self.lease.bind(true);
                 self.fence = Revision(done.header.revision);
                 return Ok(None);
             }
@@ -467,6 +473,8 @@ impl Session {
             self.lease.hold(lease, asked);
             return Ok(());
         }
+        // Another may have taken over: that is seen below.
+        self.lease.bind(false);
         self.grant(self.keep_until())?;
         let fence_key = self.key("fence");
         let body = json!({
@@ -476,10 +484,12 @@ impl Session {
         let until = self.keep_until();
         let outcome: Outcome =
             self.gateway.call("/v3/kv/txn", &body, until).map_err(Failure::into_error)?;
-        if !outcome.succeeded {
-            let entry = outcome.entries().into_iter().flatten().next();
-            self.look_at_fence(entry.as_ref())?;
+        if outcome.succeeded {
+            self.lease.bind(true);
+            return Ok(());
         }
+        let entry = outcome.entries().into_iter().flatten().next();
+        self.look_at_fence(entry.as_ref())?;
         Ok(())
     }
 

@@ -36,7 +36,8 @@ impl Service {
             if aim != TargetAim::Serve {
                 self.check_rest(&pool.record, targets, aim).await?;
             }
-            let version = pool.record.map_version + 1;
+            let before = pool.record.clone();
+            let version = before.map_version + 1;
             let mut is_new_map = false;
             let meant = pool.record.targets.iter_mut().filter(|held| targets.contains(&held.id));
             let meant: Vec<&mut TargetDf> = meant.filter(|held| held.aim != aim).collect();
@@ -56,7 +57,8 @@ impl Service {
             if is_new_map {
                 pool.record.map_version = version;
             }
-            if self.store.commit(Tx::new().replace(&pool)).await? {
+            let tx = Tx::new().replace(&pool);
+            if self.commit_map(tx, (&before, &pool.record), orders).await? {
                 tracing::warn!(pool = %label, targets = ?changed, "targets are to do something else: {aim:?}");
                 if is_new_map {
                     self.push_maps(std::slice::from_ref(&pool.record), None, orders).await?;

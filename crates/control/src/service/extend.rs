@@ -40,6 +40,7 @@ impl Service {
             if new.is_empty() {
                 break pool.record;
             }
+            let before = pool.record.clone();
             pool.record.map_version += 1;
             let since = pool.record.map_version;
             pool.record.targets.extend(new.into_iter().map(|target| {
@@ -48,7 +49,8 @@ impl Service {
                 TargetDf { since, incarnation, ..target }
             }));
             pool.record.targets.sort_unstable_by_key(|target| target.id);
-            if self.store.commit(Tx::new().replace(&pool)).await? {
+            let tx = Tx::new().replace(&pool);
+            if self.commit_map(tx, (&before, &pool.record), orders).await? {
                 self.push_maps(std::slice::from_ref(&pool.record), None, orders).await?;
                 break pool.record;
             }
@@ -109,6 +111,7 @@ impl Service {
                 return Ok(());
             }
             let weights = weigh_again(&pool.record, &ids, orders).await?;
+            let before = pool.record.clone();
             let epoch = next_epoch(&pool.record)?;
             pool.record.placements.push(PlacementDf { epoch, weights });
             pool.record.map_version += 1;
@@ -117,7 +120,8 @@ impl Service {
                 // Now, and not when shares are looked at next.
                 pool.record.balance_wanted = epoch;
             }
-            if self.store.commit(Tx::new().replace(&pool)).await? {
+            let tx = Tx::new().replace(&pool);
+            if self.commit_map(tx, (&before, &pool.record), orders).await? {
                 return Ok(());
             }
         }

@@ -1,6 +1,6 @@
 //! Engines join the system, and come back to it.
 
-use super::{Service, Targets, orders};
+use super::{Service, Targets, leads, orders};
 use crate::keys;
 use crate::records::{EngineDf, MemberDf, PoolDf, RECORD_VERSION};
 use crate::store::{Attempts, Tx};
@@ -57,6 +57,7 @@ impl Service {
                     join.engine, engine.record.rank, join.target_count
                 )));
             };
+            let domain = engine.record.domain.clone();
             let has_moved = engine.record.update(&join.info);
             let was_away =
                 matches!(engine.record.member.state, MemberState::Stopped | MemberState::Down);
@@ -84,16 +85,21 @@ impl Service {
             // The system is written back too: a pool that is being made just now, with the old
             // address in its map, must not slip through the list below.
             let mut tx = Tx::new().replace(&engine).replace(&system);
-            let mut affected = Vec::new();
+            let (mut affected, mut losing) = (Vec::new(), Vec::new());
             let pools = if has_moved { self.store.pools().await? } else { Vec::new() };
             for mut pool in pools {
                 if pool.record.targets.iter().any(|target| target.rank == rank) {
                     pool.record.map_version += 1;
+                    if domain != engine.record.domain {
+                        // Who stands in for whom goes by domains.
+                        let (id, version) = (pool.record.id, pool.record.map_version);
+                        losing.push((id, version, leads::leading(&pool.record.map(&[]))));
+                    }
                     tx = tx.replace(&pool);
                     affected.push(pool.record);
                 }
             }
-            if self.store.commit(tx).await? {
+            if self.commit_maps(tx, losing, orders).await? {
                 if has_moved {
                     tracing::info!(engine = %join.engine, %rank, "engine has a new address");
                 }

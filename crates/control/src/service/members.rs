@@ -10,6 +10,7 @@
 //! Invariant: the engine, and the maps of all pools it has targets in, change in one commit. All these pools are
 //! written, changed or not, so that whoever weighs the state of one of its targets at the same time decides again.
 
+use super::leads::who_may_lose;
 use super::{Service, Targets};
 use crate::records::{EngineDf, MemberDf, TargetDf};
 use crate::store::{Attempts, Loaded, Tx};
@@ -169,7 +170,7 @@ impl Service {
                 drains: engine.record.member.drains,
             };
             let mut tx = Tx::new().replace(&system).replace(&engine);
-            let mut affected = Vec::new();
+            let (mut affected, mut losing) = (Vec::new(), Vec::new());
             let pools = if of_targets { self.store.pools().await? } else { Vec::new() };
             for mut pool in pools {
                 let version = pool.record.map_version + 1;
@@ -177,12 +178,14 @@ impl Service {
                     tx = tx.replace(&pool);
                     continue;
                 }
+                let before = pool.record.clone();
                 let mut own = pool.record.targets.iter_mut().filter(|t| t.rank == rank).peekable();
                 if own.peek().is_none() {
                     continue;
                 }
                 if own.fold(false, |changed, target| follow(target, to, version) | changed) {
                     pool.record.map_version = version;
+                    losing.push((pool.record.id, version, who_may_lose(&before, &pool.record)));
                     affected.push(pool.record.clone());
                 }
                 tx = tx.replace(&pool);
@@ -190,7 +193,7 @@ impl Service {
             if is_known && affected.is_empty() {
                 return Ok(());
             }
-            if self.store.commit(tx).await? {
+            if self.commit_maps(tx, losing, orders).await? {
                 tracing::warn!(%rank, state = ?to, "an engine has another state now: {why}");
                 // One that is only about to be told what it holds is told of when it is up.
                 let is_passing = to == MemberState::Joining

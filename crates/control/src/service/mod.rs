@@ -12,8 +12,10 @@ mod cont;
 mod copy;
 mod drain;
 mod extend;
+mod grants;
 mod handles;
 mod join;
+mod leads;
 mod members;
 mod moves;
 mod news;
@@ -30,6 +32,7 @@ mod times;
 mod told;
 mod weights;
 
+pub use grants::LEAD_TERM;
 pub(crate) use join::not_of;
 pub use news::Teller;
 pub use orders::Targets;
@@ -67,6 +70,7 @@ pub struct Service {
     missing: moves::Missing,
     /// The map of each pool that targets were told last.
     told_last: RefCell<HashMap<PoolId, Rc<PoolMap>>>,
+    grants: grants::Grants,
     newest: reweigh::Newest,
     room: room::Looks,
     slow: slow::Slow,
@@ -106,6 +110,7 @@ impl Service {
             starts: RefCell::default(),
             missing: RefCell::default(),
             told_last: RefCell::default(),
+            grants: grants::Grants::default(),
             newest: RefCell::default(),
             room: room::Looks::default(),
             slow: slow::Slow::default(),
@@ -168,6 +173,7 @@ impl Service {
             }
             R::SystemQuery => self.system_query(orders).await,
             R::CatalogCopy { generation, after } => self.catalog_copy(generation, &after).await,
+            R::LeadGrant { targets, known } => self.lead_grant(&targets, known, orders),
             R::EngineQuery
             | R::EngineStop { .. }
             | R::EngineJobs { .. }

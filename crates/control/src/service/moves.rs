@@ -95,6 +95,7 @@ impl Service {
         plan: Plan,
         orders: &dyn Targets,
     ) -> Result<()> {
+        let before = pool.record.clone();
         pool.record.map_version += 1;
         let Plan { outs: next, passed, balanced } = plan;
         let ids = |outs: &[OutDf]| outs.iter().map(|out| out.target.0).collect::<Vec<_>>();
@@ -105,7 +106,8 @@ impl Service {
         pool.record.next_passed = if is_same { Vec::new() } else { passed };
         pool.record.next = if is_same { None } else { Some(next) };
         pool.record.next_balanced = balanced;
-        if self.store.commit(Tx::new().replace(&pool)).await? {
+        let tx = Tx::new().replace(&pool);
+        if self.commit_map(tx, (&before, &pool.record), orders).await? {
             let name = pool.record.name();
             let (code, what) = match is_same {
                 false => (

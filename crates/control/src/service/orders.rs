@@ -2,6 +2,7 @@
 
 use futures_util::future::LocalBoxFuture;
 use futures_util::stream::{self, StreamExt};
+use std::time::Duration;
 use types::{Code, Error, Rank, Result, TargetId};
 use wire::obj::{AdminOp, AdminReply};
 
@@ -13,6 +14,12 @@ pub trait Targets {
 
     /// Ends after a moment, when an order that is under way may be over.
     fn pause(&self) -> LocalBoxFuture<'_, ()>;
+
+    /// The clock of the service's engine that goes on in sleep.
+    fn now(&self) -> Duration;
+
+    /// Ends when that clock shows this.
+    fn until(&self, at: Duration) -> LocalBoxFuture<'_, ()>;
 
     /// The engine that the service is on.
     fn here(&self) -> Option<Rank>;

@@ -122,13 +122,15 @@ impl Service {
             if pool.record.placements != seen.placements || was_stopped {
                 return Ok(());
             }
-            let epoch = next_epoch(&pool.record)?;
+            let before = pool.record.clone();
+            let epoch = next_epoch(&before)?;
             pool.record.placements.push(PlacementDf { epoch, weights: weights.clone() });
             pool.record.map_version += 1;
             if is_balanced {
                 pool.record.balance_wanted = epoch;
             }
-            if self.store.commit(Tx::new().replace(&pool)).await? {
+            let tx = Tx::new().replace(&pool);
+            if self.commit_map(tx, (&before, &pool.record), orders).await? {
                 tracing::info!(pool = %pool.record.name(), "placement epoch {epoch}: {weights:?}");
                 return self.push_maps(std::slice::from_ref(&pool.record), None, orders).await;
             }

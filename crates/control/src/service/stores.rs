@@ -69,7 +69,8 @@ impl Service {
             if pool.record.stage != StageDf::Ready {
                 return Ok(None);
             }
-            let (durability, version) = (pool.record.durability, pool.record.map_version + 1);
+            let before = pool.record.clone();
+            let (durability, version) = (before.durability, before.map_version + 1);
             // Read after the pool, which is written with the state of an engine: see `members`.
             let engines = self.store.engines().await?;
             // Why a target is down that holds what it should, if it or its engine is out.
@@ -104,7 +105,8 @@ impl Service {
                 return Ok(Some(pool.record));
             }
             pool.record.map_version = version;
-            if self.store.commit(Tx::new().replace(&pool)).await? {
+            let tx = Tx::new().replace(&pool);
+            if self.commit_map(tx, (&before, &pool.record), orders).await? {
                 for target in lost {
                     tracing::error!(
                         pool = %pool.record.name(), %target,
@@ -180,6 +182,7 @@ impl Service {
         loop {
             attempts.next()?;
             let mut now = self.ready_pool(&Name::Uuid(pool.uuid)).await?;
+            let before = now.record.clone();
             now.record.map_version += 1;
             let version = now.record.map_version;
             if let Some(target) = now.record.targets.iter_mut().find(|target| target.id == id) {
@@ -188,7 +191,8 @@ impl Service {
                 target.turn(TargetState::Down, Some(DownReason::Behind), version);
                 target.left = LEFT_EMPTY;
             }
-            if self.store.commit(Tx::new().replace(&now)).await? {
+            let tx = Tx::new().replace(&now);
+            if self.commit_map(tx, (&before, &now.record), orders).await? {
                 tracing::warn!(pool = %label, target = %id, "what a target held was given up");
                 self.push_maps(std::slice::from_ref(&now.record), None, orders).await?;
                 let failures = self.resume_pool(&now.record, &[id], orders).await?;

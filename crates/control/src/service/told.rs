@@ -231,11 +231,13 @@ impl Service {
                 let text = format!("pool {id} has map {newest}, not {map_version} any more");
                 return Err(Error::new(Code::Stale, text));
             }
-            let moved = pool.record.next.is_some();
+            let before = pool.record.clone();
+            let moved = before.next.is_some();
             let Some(news) = change(&mut pool.record).await? else {
                 return Ok(ControlReply::Done);
             };
-            if self.store.commit(Tx::new().replace(&pool)).await? {
+            let tx = Tx::new().replace(&pool);
+            if self.commit_map(tx, (&before, &pool.record), orders).await? {
                 tracing::info!(pool = %pool.record.name(), "{news}");
                 if moved && pool.record.next.is_none() {
                     let what = format!("data of pool '{}' have moved: {news}", pool.record.name());

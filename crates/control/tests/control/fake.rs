@@ -9,6 +9,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 use types::{
     Code, ContId, ContProps, Durability, Epoch, Error, PoolId, Rank, Result, TargetId, hash,
 };
@@ -54,6 +55,10 @@ pub struct FakePoolShard {
 /// All targets of a system.
 #[derive(Default)]
 pub struct FakeTargets {
+    /// What the clock shows; it goes on when somebody waits for it.
+    pub now: Cell<Duration>,
+    /// Who was asked to give back what it leads of which pool.
+    pub given_back: RefCell<Vec<(TargetId, PoolId)>>,
     pub shards: RefCell<BTreeMap<(TargetId, PoolId), FakePoolShard>>,
     /// What they were told of admission since they started.
     pub admissions: RefCell<BTreeMap<(TargetId, PoolId), Admission>>,
@@ -133,6 +138,7 @@ impl FakeTargets {
                 return Ok(self.held(target, incarnation));
             }
             AdminOp::Introduced => {}
+            AdminOp::GiveLeadBack { pool } => self.given_back.borrow_mut().push((target, pool)),
             AdminOp::HasAllOf { pool, target: of, map_version } => {
                 let shard = shards.get(&(target, pool)).ok_or_else(no_shard)?;
                 let is_newest = shard.map.as_ref().is_some_and(|map| map.version == map_version);
@@ -281,6 +287,18 @@ impl Targets for FakeTargets {
 
     fn pause(&self) -> LocalBoxFuture<'_, ()> {
         Box::pin(Yield(1))
+    }
+
+    fn now(&self) -> Duration {
+        self.now.get()
+    }
+
+    fn until(&self, at: Duration) -> LocalBoxFuture<'_, ()> {
+        Box::pin(async move {
+            // Others are faster.
+            Yield(8).await;
+            self.now.set(self.now.get().max(at));
+        })
     }
 
     fn here(&self) -> Option<Rank> {

@@ -8,6 +8,7 @@ mod cases_etcd;
 mod cases_etcd_faults;
 mod cases_handles;
 mod cases_join;
+mod cases_leads;
 mod cases_members;
 mod cases_moved;
 mod cases_pool;

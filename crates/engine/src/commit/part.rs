@@ -108,16 +108,24 @@ impl Target {
         }
         let Batch { cont, ref checks, ref ops, .. } = *batch;
         let until = self.env.now() + PREPARE_WAIT_MAX;
+        let mut has_word = !self.has_premises_elsewhere(ctx, checks, &summary);
         loop {
             ctx.shard.ready_for_batch((cont, Epoch::ZERO), checks, ops, &summary).await?;
-            if self.is_settled_before_change(ctx, cont, checks, &summary)? {
+            if !self.is_settled_before_change(ctx, cont, checks, &summary)? {
+                let settled = self.settled_before_change(ctx, cont, checks, &summary, until).await;
+                settled.map_err(|error| match error.code {
+                    Code::TimedOut => Error { code: Code::TxRestart, ..error },
+                    _ => error,
+                })?;
+                continue;
+            }
+            // What is only looked at is told to no other member.
+            let doubt = self.doubt_of_batch(ctx, checks, &summary, &[]);
+            if has_word || doubt.is_none() {
                 break;
             }
-            let settled = self.settled_before_change(ctx, cont, checks, &summary, until).await;
-            settled.map_err(|error| match error.code {
-                Code::TimedOut => Error { code: Code::TxRestart, ..error },
-                _ => error,
-            })?;
+            self.settle_doubt(batch.pool, ctx, doubt).await?;
+            has_word = true;
         }
         // From here to the log no await: what is in memory stays, and what is checked still holds
         // when it is locked.
@@ -134,8 +142,10 @@ impl Target {
                 // What it fails for may be gone after a crash.
                 let seen = ctx.shard.newest_seen(batch.cont, &summary);
                 let unsettled = ctx.streams.newest_seen(batch.cont, &summary);
+                let doubt = self.doubt_of_batch(ctx, checks, &summary, &[]);
                 ctx.shard.durable(seen).await?;
                 ctx.streams.wait_for(unsettled).await?;
+                self.settle_doubt(batch.pool, ctx, doubt).await?;
                 return Err(error);
             }
         };

@@ -175,6 +175,11 @@ impl Target {
         let LockRequest { pool, cont, unit, kind, owner, op } = request.clone();
         let key = ((pool, cont, unit), kind.space());
         let wish = |range, mode, pid| Wish { kind, owner, pid, client, range, mode };
+        if let LockOp::Test { .. } | LockOp::Set { .. } = op {
+            let doubt = self.doubt_of(&ctx, [unit].into_iter());
+            self.settle_doubt(pool, &ctx, doubt).await?;
+            self.check_is_home(&ctx, header.map_version, &request)?;
+        }
         let locks = &self.locks;
         let mut granted = Vec::new();
         match op {

@@ -18,6 +18,10 @@ const CLOCK_OFF_NS_MAX: i64 = 2_000_000_000;
 const CLOCK_GAIN_PPM_MAX: i64 = 1_000_000;
 /// For how long.
 const DRIFT_TIME_MAX: Duration = Duration::from_secs(2);
+/// How much less than another's the clock of an engine shows that hears nobody, at most, millionths.
+const SLOW_PPM_MAX: u64 = 10_000;
+/// How long it hears nobody: longer than it takes to be called down.
+const SPLIT_TIME: std::ops::Range<Duration> = Duration::from_secs(6)..Duration::from_secs(12);
 
 impl Run {
     /// Makes trouble until its time is over or the work is done.
@@ -104,6 +108,7 @@ impl Run {
                 0 => self.still_client(env).await,
                 _ => self.still_engine(env, engine).await,
             },
+            Fault::Split => self.split(env, engine).await,
             Fault::Wipe => self.wipe(env, engine).await,
             Fault::Damage => self.damage(env, engine).await,
             Fault::FullDisk => {
@@ -198,6 +203,27 @@ impl Run {
             self.note(|| format!("e{engine} goes on"));
         }
         self.down.borrow_mut().remove(&engine);
+    }
+
+    /// An engine and a client hear nobody but each other.
+    async fn split(&self, env: &Env, engine: usize) {
+        let (client, engine) = (self.any_client(env), Cluster::engine_name(engine));
+        self.note(|| format!("{engine} and {client} are alone"));
+        let (world, net) = (self.cluster.world(), SimNet::of(self.cluster.world()));
+        let engines = (0..self.settings.engines).map(Cluster::engine_name);
+        let others: Vec<String> = engines.filter(|other| *other != engine).collect();
+        let clients: Vec<String> = (0..self.settings.clients).map(client_name).collect();
+        let from_engine = clients.iter().filter(|other| **other != client).chain(&others);
+        let pairs: Vec<(&String, &String)> = from_engine
+            .map(|other| (&engine, other))
+            .chain(others.iter().map(|other| (&client, other)))
+            .collect();
+        pairs.iter().for_each(|(a, b)| net.cut(a, b));
+        world.set_monotonic_gain(&engine, -((env.random_u64() % SLOW_PPM_MAX) as i64));
+        env.sleep(SPLIT_TIME.start).await;
+        self.pause(env, SPLIT_TIME.end - SPLIT_TIME.start).await;
+        pairs.iter().for_each(|(a, b)| net.heal(a, b));
+        world.set_monotonic_gain(&engine, 0);
     }
 
     async fn outage(&self, env: &Env, engine: usize, least: Duration, longest: Duration) {

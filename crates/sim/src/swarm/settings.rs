@@ -51,11 +51,13 @@ pub enum Fault {
     Damage,
     /// The processes of an engine or of a client stand still for a while, as under `SIGSTOP`; then they go on with what they knew.
     Pause,
+    /// An engine and a client hear nobody but each other, for so long that others lead in the engine's place; its monotonic clock is slow meanwhile.
+    Split,
 }
 
 /// Those that not all clusters can bear; each says which.
-pub const FURTHER_FAULTS: [Fault; 5] =
-    [Fault::Absence, Fault::Drift, Fault::Wipe, Fault::Damage, Fault::Pause];
+pub const FURTHER_FAULTS: [Fault; 6] =
+    [Fault::Absence, Fault::Drift, Fault::Wipe, Fault::Damage, Fault::Pause, Fault::Split];
 
 /// All kinds, in the order in which a seed asks for them.
 pub const FAULTS: [Fault; 13] = [
@@ -253,6 +255,11 @@ impl Settings {
                 self.trouble = self.trouble.max(Duration::from_secs(20));
                 self.pause_max = self.pause_max.max(Duration::from_millis(300));
             }
+        }
+        if rng.below(3) == 0 && has_copies {
+            self.faults.push(Fault::Split);
+            self.trouble = self.trouble.max(Duration::from_secs(20));
+            self.pause_max = self.pause_max.max(Duration::from_millis(300));
         }
     }
 

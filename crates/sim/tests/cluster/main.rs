@@ -23,6 +23,7 @@ mod in_doubt;
 mod introductions;
 mod kept_answers;
 mod late;
+mod leases;
 mod let_go;
 mod locks;
 mod lost_pages;

@@ -298,6 +298,8 @@ fn requests(visitor: &mut impl Visitor) {
     request("engine_jobs", EngineJobs { target: TargetId(3), with_clients: true });
     request("engine_maps", EngineMaps { known: vec![(PoolId(5), 24), (PoolId(6), 25)] });
     request("engine_refuses", EngineRefuses { tcp: "h1:7710".into() });
+    let (targets, known) = (vec![TargetId(3), TargetId(8)], vec![(PoolId(5), 24), (PoolId(6), 25)]);
+    request("lead_grant", LeadGrant { targets, known });
     request("engine_events", EngineEvents { after: 17, since_ns: 18 });
     let serve = |aim| PoolAim { pool: label("tank"), targets: Vec::new(), aim };
     request("pool_aim.serve", serve(TargetAim::Serve));
@@ -335,6 +337,7 @@ fn replies(visitor: &mut impl Visitor) {
     reply("reweighed", Reweighed(wire::control::Reweighed { is_news: true, shares }));
     reply("maps", Maps(vec![map()]));
     reply("refused", Refused(true));
+    reply("granted", Granted(vec![PoolId(5), PoolId(300)]));
     reply("jobs", Jobs(target_jobs()));
     reply("events", Events(wire::event::Events { events: vec![event()], newest: 23 }));
     reply("joined", Joined { rank: Rank(2), targets: vec![TargetId(8)], system: uuid(6) });

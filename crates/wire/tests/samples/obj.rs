@@ -210,6 +210,7 @@ fn orders(visitor: &mut impl Visitor) {
             });
             MemberAsk::DropCells { until: epoch, units: units.collect() }
         }),
+        ("follows", MemberAsk::Follows),
         ("units_at_hand", MemberAsk::UnitsAtHand { cont: CONT, after: Some(UNIT), count_max: 300 }),
     ];
     for (name, ask) in asks {
@@ -331,6 +332,7 @@ fn admin(visitor: &mut impl Visitor) {
     order("set_cache", AdminOp::SetCache { pool: POOL, cache });
     let (target, map_version) = (TargetId(3), 300);
     order("has_all_of", AdminOp::HasAllOf { pool: POOL, target, map_version });
+    order("give_lead_back", AdminOp::GiveLeadBack { pool: POOL });
     for (name, max_writers, max_readers) in
         [("fixed", Limit::Fixed(4), Limit::Auto), ("off", Limit::Off, Limit::Off)]
     {
