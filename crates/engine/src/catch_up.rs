@@ -120,6 +120,11 @@ impl Target {
                 let text = format!("it has not been told yet of container {cont}");
                 return Err(Error::new(Code::Busy, text));
             }
+            if !placement::is_live(self.id, &map) {
+                // They go with what they are about.
+                let unknown = self.answers_unknown_to(ctx, &map, other, true, &is_lacking).await?;
+                ctx.suspects.note_unknown(other, unknown);
+            }
             for cont in ctx.shard.conts() {
                 differ.extend(self.differing_units(ctx, &map, other, cont).await?);
             }
@@ -317,12 +322,14 @@ impl Target {
         Ok(())
     }
 
-    /// Gets the answers for retries that a leader keeps; those of its groups that are here beside them, of units that are meant.
+    /// Gets the answers for retries that a leader keeps, or with `is_list` hears which these are; those of its groups that are here beside them, of units that
+    /// are meant.
     pub(crate) async fn answers_unknown_to(
         self: &Rc<Self>,
         ctx: &Rc<TargetPool>,
         map: &PoolMap,
         leader: TargetId,
+        is_list: bool,
         is_meant: &dyn Fn(Unit) -> bool,
     ) -> Result<BTreeSet<TxId>> {
         let is_theirs = |unit: &Unit| {
@@ -335,7 +342,7 @@ impl Target {
         let mut after = None;
         loop {
             let count_max = self.portions().listed;
-            let ask = MemberAsk::Answers { after, count_max };
+            let ask = MemberAsk::Answers { after, count_max, is_list };
             let sent: Vec<TxId> = self.ask_member(ctx, map, leader, ask).await?;
             for tx in &sent {
                 own.remove(tx);

@@ -131,9 +131,13 @@ impl Target {
                 }
                 Ok(wire::encode(&Ok::<_, Error>(notes)))
             }
-            MemberAsk::Answers { after, count_max } => {
+            MemberAsk::Answers { after, count_max, is_list } => {
                 let count_max = (count_max as usize).clamp(1, LIST_MAX);
-                let sent = self.send_answers(pool, &ctx, member, after, count_max).await?;
+                let kept = self.answers_for(&ctx, member, after, count_max);
+                let sent = match is_list {
+                    true => kept.into_iter().map(|(tx, _)| tx).collect(),
+                    false => self.send_answers(pool, &ctx, member, kept).await?,
+                };
                 Ok(wire::encode(&Ok::<_, Error>(sent)))
             }
             MemberAsk::CellUnits { cont, after, count_max } => {
@@ -401,17 +405,26 @@ impl Target {
         }
     }
 
+    /// The answers that this target keeps of groups that it leads and a member is in.
+    fn answers_for(
+        &self,
+        ctx: &TargetPool,
+        member: TargetId,
+        after: Option<TxId>,
+        count_max: usize,
+    ) -> Vec<(TxId, Unit)> {
+        let kept = ctx.shard.shared_replies().into_iter();
+        let kept = kept.filter(|(tx, of)| Some(*tx) > after && self.leads_for(ctx, *of, member));
+        kept.take(count_max).collect()
+    }
+
     async fn send_answers(
         self: &Rc<Self>,
         pool: PoolId,
         ctx: &Rc<TargetPool>,
         member: TargetId,
-        after: Option<TxId>,
-        count_max: usize,
+        kept: Vec<(TxId, Unit)>,
     ) -> Result<Vec<TxId>> {
-        let kept = ctx.shard.shared_replies().into_iter();
-        let kept = kept.filter(|(tx, of)| Some(*tx) > after && self.leads_for(ctx, *of, member));
-        let kept: Vec<(TxId, Unit)> = kept.take(count_max).collect();
         let Some((_, of)) = kept.first().copied() else { return Ok(Vec::new()) };
         let to_member = Group { of, followers: [member].into_iter().collect() };
         // What a lost leader left goes after what it is about ([`crate::suspects`]).

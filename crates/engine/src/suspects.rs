@@ -234,6 +234,11 @@ impl Suspects {
         self.unknown.borrow().get(&leader).map(|unknown| unknown.contains(&tx))
     }
 
+    /// Answers of this target that a leader does not have.
+    pub fn note_unknown(&self, leader: TargetId, unknown: BTreeSet<TxId>) {
+        self.unknown.borrow_mut().insert(leader, unknown);
+    }
+
     /// True when data are left of units that are meant.
     fn has_data_of(&self, is_meant: impl Fn(Unit) -> bool) -> bool {
         let places = self.places.borrow();
@@ -337,13 +342,22 @@ impl Target {
         image: &[u8],
         may: &dyn Fn() -> Result<()>,
     ) -> Result<()> {
-        let about = ctx.suspects.answers_about(cont, unit, dkey);
-        let is_same = match about.is_empty() {
-            true => true,
+        let mut about = ctx.suspects.answers_about(cont, unit, dkey);
+        let undone = self.answers_undone(ctx, leader)?;
+        let (mut is_same, mut newest) = (true, Epoch::MAX);
+        if !about.is_empty() || !undone.is_empty() {
             // What is damaged here is replaced.
-            false => ctx.shard.dkey_image(cont, unit, dkey).await.is_ok_and(|here| here == image),
-        };
-        let newest = if is_same { Epoch::MAX } else { vos::image_epoch(image)? };
+            let here = ctx.shard.dkey_image(cont, unit, dkey).await.unwrap_or_default();
+            is_same = here == image;
+            if !is_same {
+                newest = vos::image_epoch(image)?;
+            }
+            // What was removed here has no epoch. Of what had changed something else in between some goes a moment too early.
+            let newest_here = vos::image_epoch(&here).ok().filter(|epoch| *epoch > Epoch::ZERO);
+            let newest_here = newest_here.unwrap_or(Epoch::MAX);
+            let is_undone = |(_, epoch): &(TxId, Epoch)| newest < *epoch && *epoch <= newest_here;
+            about.extend(undone.into_iter().filter(is_undone));
+        }
         ctx.shard.install_dkey_while(cont, unit, dkey, image, may).await?;
         for (tx, epoch) in about {
             // A leader that was not asked yet gives its answers later; it changes nothing before all is settled, so by the epoch it has the change or not.
@@ -354,6 +368,24 @@ impl Target {
             }
         }
         Ok(())
+    }
+
+    /// For a target that is behind, and does not remember what its answers are about: those that a leader does not have, with their epochs.
+    fn answers_undone(&self, ctx: &TargetPool, leader: TargetId) -> Result<Vec<(TxId, Epoch)>> {
+        let unknown = ctx.suspects.unknown.borrow();
+        let Some(unknown) = unknown.get(&leader).filter(|unknown| !unknown.is_empty()) else {
+            return Ok(Vec::new());
+        };
+        if placement::is_live(self.id, &*ctx.map()?) {
+            return Ok(Vec::new());
+        }
+        let mut undone = Vec::new();
+        for tx in unknown {
+            if let Some(answer) = ctx.shard.replayed(*tx)? {
+                undone.push((*tx, wire::decode_prefix(answer.get(1..).unwrap_or_default())?));
+            }
+        }
+        Ok(undone)
     }
 
     pub(crate) fn leads(&self, ctx: &TargetPool, unit: Unit) -> bool {
@@ -497,9 +529,9 @@ impl Target {
     ) -> Result<()> {
         if is_first {
             let (_, decisions) = self.take_notes_of(ctx, map, leader, &|_| true).await?;
-            let mut unknown = self.answers_unknown_to(ctx, map, leader, &|_| true).await?;
+            let mut unknown = self.answers_unknown_to(ctx, map, leader, false, &|_| true).await?;
             self.drop_decisions(ctx, &decisions, &mut unknown)?;
-            ctx.suspects.unknown.borrow_mut().insert(leader, unknown);
+            ctx.suspects.note_unknown(leader, unknown);
         }
         if cont == NO_CONT {
             let is_led = |unit| self.leader_of(ctx, unit).is_ok_and(|of| of == leader);
@@ -526,10 +558,13 @@ impl Target {
         decisions: &[TxId],
         is_meant: &dyn Fn(Unit) -> bool,
     ) -> Result<()> {
-        let mut unknown = self.answers_unknown_to(ctx, map, leader, is_meant).await?;
+        let mut unknown = self.answers_unknown_to(ctx, map, leader, false, is_meant).await?;
         self.drop_decisions(ctx, decisions, &mut unknown)?;
         for tx in unknown {
             ctx.shard.forget_reply(tx)?;
+        }
+        if !placement::is_live(self.id, map) {
+            ctx.suspects.unknown.borrow_mut().remove(&leader);
         }
         ctx.shard.written(ctx.shard.last_lsn()).await
     }

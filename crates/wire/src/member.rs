@@ -58,6 +58,8 @@ pub enum MemberAsk<'a> {
         after: Option<TxId>,
         /// Most answers sent; fewer are the last ones.
         count_max: u32,
+        /// Tell which they are, and send none.
+        is_list: bool,
     },
     /// The digest of what readers are shown of a unit, whoever leads it. The reply is a `u64`.
     Digest { cont: ContId, unit: Unit },

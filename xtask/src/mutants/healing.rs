@@ -121,6 +121,18 @@ pub(super) const MUTANTS: &[Mutant] = &[
         found_by: cluster("kept_answers::an_answer_about_a_decision_goes_with_it"),
     },
     Mutant {
+        name: "taken-back-and-told",
+        what: "who compares everything keeps the answers to what its leader's images take back until all is compared",
+        edits: &[Edit {
+            path: "crates/engine/src/suspects.rs",
+            from: "            about.extend(undone.into_iter().filter(is_undone));\n",
+            to: "            about.extend(undone.into_iter().filter(is_undone).take(0));\n",
+        }],
+        found_by: cluster(
+            "kept_answers::answers_go_with_what_is_taken_back_while_others_are_compared",
+        ),
+    },
+    Mutant {
         name: "doubted-and-trusted",
         what: "who drops a part that others have decided is still taken for one that has all, and leads",
         edits: &[Edit {

@@ -1,6 +1,6 @@
 //! Answers that a leader has kept of updates that nobody else has.
 
-use client::{Container, KvObj, Tx};
+use client::{ArrayObj, Container, KvObj, Tx};
 use env::DiskFaults;
 use futures_util::future::join;
 use sim::{Cluster, ClusterSpec, members, seeds};
@@ -8,7 +8,7 @@ use std::time::Duration;
 use transport::SimNet;
 use types::{Code, ContLayout, Durability, ObjType, Oid, TargetId};
 use wire::map::PoolMap;
-use wire::obj::Cond;
+use wire::obj::{Cond, Recx};
 
 /// An object whose group is these targets, and its leader.
 fn object_of(
@@ -100,6 +100,64 @@ fn what_is_told_again_after_all_were_killed_is_with_others() {
 #[test]
 fn answers_come_after_what_they_are_about() {
     seeds(6).for_each(|seed| run(seed, Asks::Others));
+}
+
+/// Power goes while the leader, whose device is slow, has not written down what the others have. They get what it has of the key, and while they compare other things it is
+/// lost for good. Who led then told who asked again, by the answer that was to go when all had been compared, that what had been taken back was done.
+#[test]
+fn answers_go_with_what_is_taken_back_while_others_are_compared() {
+    for at in 0..20 {
+        let cluster = Cluster::start(ClusterSpec { seed: at, engines: 5, targets: 1 }).unwrap();
+        cluster.block_on(take_back(&cluster, at));
+    }
+}
+
+/// `at` says when the leader is lost.
+async fn take_back(cluster: &Cluster, at: u64) {
+    let client = cluster.client("c");
+    let cont = cluster.container(&client, Durability::Wal, ContLayout::Plain).await.unwrap();
+    let map = members::newest_map(&client).await.unwrap();
+    let group = [1, 2, 3].map(TargetId);
+    let (kv, leader) = object_of(&cont, &map, "RP_3G1", &group);
+    kv.put(None, Cond::NONE, b"before", b"all have it").await.unwrap();
+    let name = |target: TargetId| Cluster::engine_name(target.0 as usize);
+    let (net, env) = (SimNet::of(cluster.world()), cluster.world().node("trouble"));
+    let followers = group.into_iter().filter(|target| *target != leader);
+    for follower in followers.clone() {
+        // What may be folded is compared key by key whatever its epochs say, with a leader that is far from all.
+        let oids = (100..).map(|number| {
+            let class = "EC_2P1G1".parse().unwrap();
+            cont.generate_oid(ObjType::ArrayByte, class, 0, number).unwrap()
+        });
+        let is_meant = |oid: &Oid| {
+            let layout = placement::layout(*oid, &map).unwrap();
+            layout.members(0) == [TargetId(4), follower]
+        };
+        let oid = oids.into_iter().find(is_meant).unwrap();
+        let array = ArrayObj { cont: cont.clone(), oid, record_bytes: 1, chunk_records: 65_536 };
+        array.write(&[Recx { index: 0, count: 5 }], &[b"bytes"]).await.unwrap();
+    }
+    let takes = Duration::from_millis(20);
+    let slow = DiskFaults { latency_min: takes, latency_max: takes, ..DiskFaults::default() };
+    cluster.world().disk(&name(leader)).set_faults(slow);
+    let put = kv.put(None, Cond::DKEY_INSERT, b"key", b"value");
+    let trouble = async {
+        env.sleep(Duration::from_millis(10)).await;
+        group.iter().for_each(|target| cluster.kill_engine(target.0 as usize));
+        cluster.world().disk(&name(leader)).set_faults(DiskFaults::default());
+        net.set_far("e4", Duration::from_millis(300));
+        net.cut("c", &name(leader));
+        for target in group {
+            cluster.start_engine(target.0 as usize).await.unwrap();
+        }
+        env.sleep(Duration::from_millis(200 * at)).await;
+        cluster.kill_engine(leader.0 as usize);
+        net.heal_all();
+    };
+    let (told, ()) = join(put, trouble).await;
+    told.unwrap();
+    let found = kv.get(None, b"key").await.unwrap();
+    assert_eq!(found.as_deref(), Some(&b"value"[..]), "at {at}");
 }
 
 /// Power goes while the decision of a transaction is with some members, and its leader, whose device is slow, has not written it down. By the leader's notes there is none, so

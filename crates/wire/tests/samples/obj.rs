@@ -187,7 +187,7 @@ fn orders(visitor: &mut impl Visitor) {
         ("keys", MemberAsk::Keys { cont: CONT, unit: UNIT, after: Some(b"d"), count_max: 300 }),
         ("mend", MemberAsk::Mend { cont: CONT, unit: UNIT, dkeys, with_facts: true }),
         ("notes", MemberAsk::Notes),
-        ("answers", MemberAsk::Answers { after: Some(TX), count_max: 300 }),
+        ("answers", MemberAsk::Answers { after: Some(TX), count_max: 300, is_list: true }),
         ("digest", MemberAsk::Digest { cont: CONT, unit: UNIT }),
         ("cell_units", MemberAsk::CellUnits { cont: CONT, after: Some(UNIT), count_max: 300 }),
         (
