@@ -49,6 +49,16 @@ pub(super) const MUTANTS: &[Mutant] = &[
             from: "            over.await;\n",
             to: "",
         }],
+        found_by: control("cases_leads::for_who_does_not_answer_it_is_waited"),
+    },
+    Mutant {
+        name: "nobody-gives-back",
+        what: "nobody who loses a group by a map is asked before it is committed, or waited for",
+        edits: &[Edit {
+            path: "crates/control/src/service/grants.rs",
+            from: "        if until <= orders.now() {\n",
+            to: "        if until <= until.max(orders.now()) {\n",
+        }],
         found_by: CUT_OFF,
     },
     Mutant {

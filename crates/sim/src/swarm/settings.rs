@@ -260,6 +260,9 @@ impl Settings {
             self.faults.push(Fault::Split);
             self.trouble = self.trouble.max(Duration::from_secs(20));
             self.pause_max = self.pause_max.max(Duration::from_millis(300));
+            // Who is alone with the engine must still read when others have written, and not wait for what nobody hears.
+            self.patience = self.patience.min(Duration::from_millis(500));
+            self.calls = self.calls.max(120);
         }
     }
 

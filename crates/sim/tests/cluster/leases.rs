@@ -4,9 +4,10 @@
 //! as the cut lasted.
 
 use client::{Client, Container, KvObj};
-use futures_util::future::join;
+use futures_util::future::{Either, join, select};
 use sim::{Cluster, ClusterSpec, members, seeds};
 use std::cell::Cell;
+use std::pin::pin;
 use std::time::Duration;
 use transport::SimNet;
 use types::{Code, ContLayout, Durability, ObjType, Result, TargetId};
@@ -112,6 +113,21 @@ impl Scene {
         self.admin.control(&ControlRequest::SystemExclude { rank, why }).await.unwrap();
     }
 
+    /// The others go on without the old leader, and change something as soon as they can: while whoever gives no answer is still told of it.
+    async fn replace(&self) {
+        let changed = async {
+            let begun = members::newest_map(&self.admin).await.unwrap().version;
+            while members::newest_map(&self.admin).await.unwrap().version == begun {
+                self.admin.env().sleep(Duration::from_millis(1)).await;
+            }
+            let cont = open(&self.cluster.client("newest")).await;
+            put(&of_other(&cont, &self.far), b"new").await;
+        };
+        if let Either::Right(((), changed)) = select(pin!(changed), pin!(self.exclude())).await {
+            changed.await;
+        }
+    }
+
     /// What the client at the old leader reads now; `None` without an answer.
     async fn look(&self) -> Option<Vec<u8>> {
         match self.near.get(None, b"k").await {
@@ -179,9 +195,7 @@ fn a_leader_that_is_cut_off_and_replaced_shows_nothing_old() {
                         scene.sleep(100).await;
                         scene.split_off();
                         if is_excluded {
-                            scene.exclude().await;
-                            let cont = open(&scene.cluster.client("newest")).await;
-                            put(&of_other(&cont, &scene.far), b"new").await;
+                            scene.replace().await;
                         } else {
                             put(&scene.far, b"new").await;
                         }
@@ -214,12 +228,7 @@ fn a_leader_that_stood_still_shows_nothing_old() {
                         scene.sleep(still_ms).await;
                         world.resume(&name(LEADS));
                     };
-                    let replaced = async {
-                        scene.exclude().await;
-                        let cont = open(&scene.cluster.client("newest")).await;
-                        put(&of_other(&cont, &scene.far), b"new").await;
-                    };
-                    join(goes_on, replaced).await;
+                    join(goes_on, scene.replace()).await;
                 };
                 scene.look_while(changed).await;
                 scene.heal().await;
@@ -298,9 +307,7 @@ fn a_new_holder_waits_for_what_the_one_before_has_granted() {
                 scene.split_off();
                 scene.cluster.kill_engine(0);
                 scene.cluster.start_engine(0).await.unwrap();
-                scene.exclude().await;
-                let cont = open(&scene.cluster.client("newest")).await;
-                put(&of_other(&cont, &scene.far), b"new").await;
+                scene.replace().await;
             };
             let old = scene.look_while(changed).await;
             assert!(old > 50, "seed {seed}: {old} looks, it was granted something");
@@ -362,13 +369,6 @@ impl Scene {
         let leader = TargetId(LEADS as u32);
         let answer = members::ask(&self.admin, &map, leader, &request).await.unwrap();
         wire::decode::<Result<AdminReply>>(&answer).unwrap().unwrap();
-    }
-
-    /// The others go on without the old leader, and change something.
-    async fn replace(&self) {
-        self.exclude().await;
-        let cont = open(&self.cluster.client("newest")).await;
-        put(&of_other(&cont, &self.far), b"new").await;
     }
 
     /// From the holder of the control service, until nothing is granted any more.
