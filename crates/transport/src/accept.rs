@@ -9,6 +9,7 @@ use crate::dial::HELLO_BYTES_MAX;
 use crate::fdpass::{Introducer, send};
 use crate::greetings::{Greetings, Origin, Place};
 use crate::ledger::{Account, Ledger};
+use crate::pacing::Unpaced;
 use crate::peer::{Mark, Process};
 use crate::ring::{Region, Side};
 use crate::server::ServerConn;
@@ -282,6 +283,7 @@ fn origin(fd: &OwnedFd, address: Option<SocketAddrAny>) -> Origin {
 
 async fn accept_sockets(env: Env, watch: FdWatch, is_unix: bool, arrivals: Rc<Arrivals>) {
     let greetings = Rc::<Greetings>::default();
+    let unpaced = Unpaced::of(watch.fd());
     while let Some(accepted) = next_socket(&watch, &arrivals).await {
         let (fd, origin) = match accepted {
             Ok(accepted) => accepted,
@@ -297,6 +299,7 @@ async fn accept_sockets(env: Env, watch: FdWatch, is_unix: bool, arrivals: Rc<Ar
             // Fails only on a socket that is closed already; reading tells.
             let _ = sockopt::set_tcp_nodelay(&fd, true);
             watch_for_death(&fd);
+            unpaced.restore_if_far(&fd);
         }
         let place = greetings.admit(origin);
         let account = arrivals.ledger.account(origin);

@@ -5,6 +5,7 @@ use crate::address::Address;
 use crate::bell::BellPair;
 use crate::conn::Conn;
 use crate::fdpass::Introducer;
+use crate::pacing::Unpaced;
 use crate::ring::{Region, Side};
 use crate::shm::ShmStream;
 use crate::sim;
@@ -217,6 +218,7 @@ async fn open_tcp(env: &Env, address: SocketAddr) -> Result<Introducer> {
     let fd = env::keep(fd);
     sockopt::set_tcp_nodelay(&fd, true).map_err(unreachable)?;
     watch_for_death(&fd);
+    let unpaced = Unpaced::of(&fd);
     match rustix::net::connect(&fd, &address) {
         Ok(()) | Err(Errno::INPROGRESS) => {}
         Err(errno) => return Err(unreachable(errno)),
@@ -226,7 +228,10 @@ async fn open_tcp(env: &Env, address: SocketAddr) -> Result<Introducer> {
     introducer.watch().clear_writable();
     introducer.watch().writable().await;
     match sockopt::socket_error(introducer.watch().fd()) {
-        Ok(Ok(())) => Ok(introducer),
+        Ok(Ok(())) => {
+            unpaced.restore_if_far(introducer.watch().fd());
+            Ok(introducer)
+        }
         Ok(Err(errno)) | Err(errno) => Err(unreachable(errno)),
     }
 }

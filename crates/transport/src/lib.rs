@@ -32,6 +32,7 @@ mod greetings;
 mod ledger;
 mod link_speeds;
 mod outbox;
+mod pacing;
 mod peer;
 mod remote;
 mod ring;
