@@ -144,6 +144,10 @@ impl Target {
         for (other, decisions) in unknown_decisions {
             self.take_answers_of(ctx, &map, other, &decisions, &is_lacking).await?;
         }
+        if !placement::is_live(self.id, &map) {
+            // Of leaders of earlier tries, too: this target may lead soon.
+            ctx.suspects.forget_unknown();
+        }
         let kept = match placement::is_live(self.id, &map) {
             true => self.units_kept(ctx, &map).await?,
             false => 0,

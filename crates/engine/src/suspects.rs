@@ -239,6 +239,11 @@ impl Suspects {
         self.unknown.borrow_mut().insert(leader, unknown);
     }
 
+    /// What leaders did not have when they were asked says nothing any more.
+    pub fn forget_unknown(&self) {
+        self.unknown.borrow_mut().clear();
+    }
+
     /// True when data are left of units that are meant.
     fn has_data_of(&self, is_meant: impl Fn(Unit) -> bool) -> bool {
         let places = self.places.borrow();
@@ -562,9 +567,6 @@ impl Target {
         self.drop_decisions(ctx, decisions, &mut unknown)?;
         for tx in unknown {
             ctx.shard.forget_reply(tx)?;
-        }
-        if !placement::is_live(self.id, map) {
-            ctx.suspects.unknown.borrow_mut().remove(&leader);
         }
         ctx.shard.written(ctx.shard.last_lsn()).await
     }
