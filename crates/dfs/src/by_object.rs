@@ -223,8 +223,8 @@ impl Dfs {
     ) -> Result<Vec<(Key, SharedObj, Stat)>> {
         self.check_access(&dir.require_dir()?, Access::EXECUTE)?;
         let page = self.read_page(dir, anchor, count_max, true).await?;
-        let (names, found): (Vec<Key>, Vec<Found>) = page.into_iter().unzip();
-        let stats = self.shared.stat_page(found).await?;
+        let names: Vec<Key> = page.iter().map(|(name, _)| name.clone()).collect();
+        let stats = self.shared.stat_page(dir.oid(), page).await?;
         let told = names.into_iter().zip(stats).filter_map(|(name, told)| {
             let (inode, stat) = told?;
             let location = Location { parent: dir.oid(), name: name.clone() };

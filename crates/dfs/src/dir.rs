@@ -292,11 +292,9 @@ impl Dfs {
     ) -> Result<Vec<(DirEntry, Stat)>> {
         self.check_access(&dir.require_dir()?, Access::EXECUTE)?;
         let page = self.read_page(dir, anchor, count_max, true).await?;
-        let (entries, found): (Vec<DirEntry>, Vec<Found>) = page
-            .into_iter()
-            .map(|(name, found)| (DirEntry::new(&name, &found.inode), found))
-            .unzip();
-        let stats = self.shared.stat_page(found).await?;
+        let entries: Vec<DirEntry> =
+            page.iter().map(|(name, found)| DirEntry::new(name, &found.inode)).collect();
+        let stats = self.shared.stat_page(dir.oid(), page).await?;
         Ok(entries.into_iter().zip(stats).filter_map(|(e, stat)| Some((e, stat?.1))).collect())
     }
 

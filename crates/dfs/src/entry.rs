@@ -127,8 +127,37 @@ impl Shared {
         match self.fetch_link(dir, name, open).await? {
             // What is rare is boxed, here and elsewhere on the way of each operation: a future is as large as the largest thing it
             // may do, and is moved as it is made.
-            Some(found) if found.inode.hard => Box::pin(self.fetch_record(found)).await,
+            Some(found) if found.inode.hard => {
+                Box::pin(self.fetch_record_again(dir, name, found, open)).await
+            }
             other => Ok(other),
+        }
+    }
+
+    /// Completes an entry of a file with several names. It may get another object between the two looks (`migrate`): the name is looked
+    /// at again as long as it leads to another one.
+    async fn fetch_record_again(
+        &self,
+        dir: Oid,
+        name: &[u8],
+        mut entry: Found,
+        open: bool,
+    ) -> Result<Option<Found>> {
+        loop {
+            let oid = entry.inode.oid;
+            if let Some(record) = self.fetch_record(entry).await? {
+                return Ok(Some(record));
+            }
+            entry = match self.fetch_link(dir, name, open).await? {
+                Some(now) if now.inode.hard && now.inode.oid != oid => now,
+                Some(now) if now.inode.hard => {
+                    if now.opened {
+                        self.cont.release(oid);
+                    }
+                    return Ok(None);
+                }
+                other => return Ok(other),
+            };
         }
     }
 

@@ -166,18 +166,18 @@ impl Dfs {
             let plausible = query.name.as_ref().is_none_or(|glob| glob::matches(glob, &name))
                 && query.kind.is_none_or(|kind| kind == found.inode.kind());
             if found.inode.is_dir() {
-                let location = Location { parent: page.part.dir.oid(), name };
+                let location = Location { parent: page.part.dir.oid(), name: name.clone() };
                 let node = self.shared.node(location, found.inode);
                 page.dirs.push((Obj::new(node, OpenFlags::READ), path.clone()));
             }
             if plausible {
-                candidates.push((path, found));
+                candidates.push((path, (name, found)));
             }
         }
-        let (paths, entries): (Vec<Vec<u8>>, Vec<Found>) = candidates.into_iter().unzip();
-        let known: Vec<_> = entries.iter().map(|f| (f.inode.kind(), f.inode.oid.lo)).collect();
+        let (paths, entries): (Vec<Vec<u8>>, Vec<(Key, Found)>) = candidates.into_iter().unzip();
+        let known: Vec<_> = entries.iter().map(|(_, f)| (f.inode.kind(), f.inode.oid.lo)).collect();
         let stats = if needs_stat {
-            let told = self.shared.stat_page(entries).await?;
+            let told = self.shared.stat_page(page.part.dir.oid(), entries).await?;
             told.into_iter().map(|told| Some(told?.1)).collect()
         } else {
             vec![None; entries.len()]

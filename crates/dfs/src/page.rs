@@ -11,7 +11,7 @@ use crate::inode::Inode;
 use client::Container;
 use futures_util::future::try_join_all;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
-use types::{Error, Oid, Result, Unit};
+use types::{Error, Key, Oid, Result, Unit};
 use wire::obj::{ObjectStat, Op, OpReply, Tail};
 
 /// Objects asked about in one request.
@@ -44,11 +44,22 @@ struct Shards {
 }
 
 impl Shared {
-    /// Inodes and attributes of entries as listed, in their order; `None` for what vanished
+    /// Inodes and attributes of entries of a directory as listed, in their order; `None` for what vanished
     /// meanwhile.
-    pub async fn stat_page(&self, entries: Vec<Found>) -> Result<Vec<Option<(Inode, Stat)>>> {
-        let resolved = stream::iter(entries).map(|found| async move {
-            if found.inode.hard { self.fetch_record(found).await } else { Ok(Some(found)) }
+    pub async fn stat_page(
+        &self,
+        dir: Oid,
+        entries: Vec<(Key, Found)>,
+    ) -> Result<Vec<Option<(Inode, Stat)>>> {
+        let resolved = stream::iter(entries).map(|(name, found)| async move {
+            if !found.inode.hard {
+                return Ok(Some(found));
+            }
+            match self.fetch_record(found).await? {
+                // It may have got another object since it was listed.
+                None => self.fetch_entry(dir, &name, false).await,
+                record => Ok(record),
+            }
         });
         let entries: Vec<Option<Found>> = resolved.buffered(PARALLEL).try_collect().await?;
         let unknown: Vec<&Found> =

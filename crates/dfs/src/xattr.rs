@@ -250,7 +250,15 @@ impl Shared {
             return Ok(None);
         };
         if found.inode.hard {
-            return Ok(self.fetch_record_settled(found).await?.map(|found| (found, Vec::new())));
+            let found = match self.fetch_record_settled(found).await? {
+                Some(found) => found,
+                // It may have got another object meanwhile.
+                None => match self.fetch_entry(dir, name, false).await? {
+                    Some(found) => self.settle_mtime(found).await?,
+                    None => return Ok(None),
+                },
+            };
+            return Ok(Some((found, Vec::new())));
         }
         let akeys = match replies.get(1) {
             Some(OpReply::Listed { items, anchor: b"", .. }) => xattr_akeys(items).collect(),

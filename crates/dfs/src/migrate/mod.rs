@@ -245,6 +245,10 @@ impl Dfs {
             iods.extend(xattrs.iter().map(|(akey, value)| xattr_iod(akey, value, Cond::NONE)));
             let unit = new.first_unit();
             batch.op(Op::Update { unit, dkey: RECORD, cond: Cond::NONE, iods });
+            // The old object lives on for a while, and whoever knows it by a name that it has lost takes its record for other names. (The
+            // mark of a file that has grown beyond its first part is beside it, and stays.)
+            let (unit, akeys) = (old.first_unit(), vec![INODE.into()]);
+            batch.op(Op::PunchAkeys { unit, dkey: RECORD, cond: Cond::NONE, akeys });
         }
         for (_, value) in xattrs.iter().filter(|(_, value)| is_bulk(value)) {
             batch.bulk_out(value);

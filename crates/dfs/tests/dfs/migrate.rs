@@ -392,7 +392,8 @@ async fn mount_from(cluster: &Cluster, name: &str) -> Dfs {
 }
 
 /// Writers know what is in their files; others change the class of all files all the time, one of them dies
-/// again and again in the middle of it, and engines, too.
+/// again and again in the middle of it, and engines, too. Seed 5: a file with two names is cut while it gets another object. Who knew the old one
+/// by a name found it still there, took that for other names, and cut what nobody saw any more.
 #[test]
 fn writers_go_on_whatever_dies() {
     let switched = Cell::new(0);
