@@ -279,8 +279,9 @@ fn files_lie_over_all_targets_though_nobody_asks_for_it() {
     let told = system.json(&["pool", "query", "tank"]);
     let used = |target: &serde_json::Value| target["nvme"]["used_bytes"].as_u64().unwrap() >> 20;
     let used: Vec<u64> = told["space"]["targets"].as_array().unwrap().iter().map(used).collect();
-    // About 50 MiB each: some files are made before the directory spreads. The large one alone is more than a target has.
-    assert!(used.len() == 8 && used.iter().all(|mib| (30..=85).contains(mib)), "{used:?}");
+    // About 50 MiB each: some files are made before the directory has spread, and more where that is slow. The large one alone is more
+    // than a target has.
+    assert!(used.len() == 8 && used.iter().all(|mib| (25..=110).contains(mib)), "{used:?}");
     let back = system.path("back");
     system.ok(&["fs", "cp", "-r", "azk://tank/home/tree", back.to_str().unwrap()]);
     assert_eq!(std::fs::read(back.join("f77")).unwrap(), vec![77; 1 << 20]);
