@@ -83,6 +83,10 @@ impl Backend for DfsBackend {
         let ends = path.match_indices('/').map(|(at, _)| at).skip(1).chain([path.len()]);
         for end in ends {
             let part = &path[..end];
+            // The container's own directory is there.
+            if part.is_empty() {
+                continue;
+            }
             let last = end == path.len();
             let (parent, name) = self.parent(part)?;
             if name.is_empty() {

@@ -21,7 +21,7 @@ use crate::{Phase, Where, io, md};
 use plan::{Run, Setup, Work};
 use std::io::Write;
 use std::path::Path;
-use types::{Durability, Result};
+use types::Result;
 
 /// Runs an experiment. `binary` is the `azekura` command, expected to be this very program.
 ///
@@ -59,7 +59,7 @@ fn measure(
     out: &mut dyn Write,
 ) -> Result<()> {
     let rates: Vec<u64> = setup.rate_max.into_iter().collect();
-    let bed = Bed::start_held(setup.size, &rates, &options.dir, binary, Durability::Memory)?;
+    let bed = Bed::start_held(setup.size, &rates, &options.dir, binary, setup.durability())?;
     let place = bed.make_files("s4", options.pool_bytes(setup.size), false)?;
     // One run before all others is not counted: whoever comes first pays for memory that was never used.
     if let Some(first) = setup.runs.first() {
@@ -67,6 +67,10 @@ fn measure(
     }
     for run in &setup.runs {
         let what = run.name();
+        if setup.rate_max.is_some() {
+            let writers = if run.one_writer { "1" } else { "off" };
+            bed.set_prop("s4", "ioc_max_writers", writers)?;
+        }
         match figures(run, &place) {
             Ok(found) => {
                 let mut line = format!("  {what}:");

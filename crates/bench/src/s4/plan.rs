@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
-use types::{Error, ObjClass, Result};
+use types::{Durability, Error, ObjClass, Result};
 
 const MIB: u64 = 1 << 20;
 /// Transfer of IOR-hard, bytes.
@@ -16,6 +16,8 @@ const NEAR_HARD_BYTES: u64 = 64 << 10;
 /// Transfers of 5.2, bytes.
 const TRANSFERS: [(u64, &str); 3] =
     [(16 * MIB, "16 MiB"), (MIB, "1 MiB"), (NEAR_HARD_BYTES, "64 KiB")];
+/// Processes of 5.1 for each of the most devices: with one each, two are at the same device as often as not.
+const TASKS_PER_DEVICE: u32 = 2;
 /// Engines of 5.2.
 const FEW_AND_MANY: [u32; 2] = [1, 4];
 
@@ -159,8 +161,16 @@ impl Default for Options {
 /// A system, and what is measured on it.
 pub struct Setup {
     pub size: Size,
+    /// What each device moves in a second, bytes.
     pub rate_max: Option<u64>,
     pub runs: Vec<Run>,
+}
+
+impl Setup {
+    /// Pools in memory use no device, so nothing would hold them to its rate.
+    pub fn durability(&self) -> Durability {
+        if self.rate_max.is_some() { Durability::Wal } else { Durability::Memory }
+    }
 }
 
 /// A point of a curve.
@@ -172,6 +182,8 @@ pub struct Run {
     pub work: Work,
     /// Not through shared memory.
     pub tcp_only: bool,
+    /// A target lets one large write at a time go on, as users can have it (`ioc_max_writers`).
+    pub one_writer: bool,
 }
 
 impl Run {
@@ -232,6 +244,11 @@ impl Options {
         (self.bytes.max(hard).saturating_mul(4) + (1 << 30)).max(per_target)
     }
 
+    /// Processes that keep the most devices busy: each has one transfer under way, which one device serves.
+    fn device_tasks(&self) -> u32 {
+        self.counts().last().map_or(1, |most| most * TASKS_PER_DEVICE).max(self.processes)
+    }
+
     /// One shared file, a block of each process.
     fn sequential(&self, processes: u32, transfer_bytes: u64) -> Work {
         let own = (self.bytes / u64::from(processes) / transfer_bytes).max(1) * transfer_bytes;
@@ -268,6 +285,7 @@ impl Options {
             count,
             work,
             tcp_only: false,
+            one_writer: false,
         };
         let of = |engines: u32, targets: u32, runs: Vec<Run>| Setup {
             size: Size { engines, targets },
@@ -278,7 +296,10 @@ impl Options {
         match self.experiment {
             Experiment::Devices => counts
                 .map(|count| {
-                    let runs = vec![run("IOR", count, self.sequential(self.processes, MIB))];
+                    let plain = run("IOR", count, self.sequential(self.device_tasks(), MIB));
+                    let work = self.sequential(self.device_tasks(), MIB);
+                    let held = Run { one_writer: true, ..run(ONE_WRITER, count, work) };
+                    let runs = vec![plain, held];
                     Setup { rate_max: Some(self.device_rate_max), ..of(1, count, runs) }
                 })
                 .collect(),
@@ -347,6 +368,7 @@ impl Options {
     }
 }
 
+const ONE_WRITER: &str = "IOR, one writer a target";
 const HARD: &str = "47,008 bytes in turns";
 const NEAR_HARD: &str = "64 KiB in sequence";
 
@@ -400,6 +422,18 @@ mod tests {
             names.dedup();
             assert_eq!(names.len(), runs.len(), "{number}");
         }
+    }
+
+    /// A pool in memory reads and writes no device: its bandwidth was that of memory at any rate.
+    #[test]
+    fn devices_that_are_held_are_used() {
+        for (experiment, number) in NUMBERS {
+            for setup in options(experiment).setups() {
+                let uses_devices = setup.durability() != Durability::Memory;
+                assert_eq!(uses_devices, setup.rate_max.is_some(), "{number}");
+            }
+        }
+        assert!(options(Experiment::Devices).setups().iter().all(|setup| setup.rate_max.is_some()));
     }
 
     #[test]

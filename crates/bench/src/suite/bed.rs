@@ -184,6 +184,16 @@ impl Bed {
         })
     }
 
+    /// Changes a property of a pool.
+    pub fn set_prop(&self, label: &str, name: &str, value: &str) -> Result<()> {
+        let client = self.client()?;
+        client.block_on(async {
+            let pool = Name::Label(label.to_string());
+            let pool = client.pool_open(&pool, OpenMode::ReadWrite).await?;
+            pool.set_props(BTreeMap::from([(name.to_string(), value.to_string())])).await
+        })
+    }
+
     /// Removes a pool, to have its memory back.
     pub fn remove_files(&self, label: &str) -> Result<()> {
         let Some(client) = &self.client else { return Ok(()) };

@@ -23,7 +23,7 @@ pub struct S4Args {
     /// Section of the paper: 5.1, 5.2, 5.3, 5.4, 6.1 or 6.2
     #[arg(long, default_value = "5.4", value_parser = ["5.1", "5.2", "5.3", "5.4", "6.1", "6.2"])]
     experiment: String,
-    /// Client processes (5.2 has its own)
+    /// Client processes (5.2 has its own, 5.1 two or more for each device)
     #[arg(long, short, default_value_t = 2)]
     processes: u32,
     /// Rounds of alternation
