@@ -12,7 +12,7 @@ use crate::follow::as_order_origin;
 use crate::give_way::Turn;
 use crate::group::Group;
 use crate::jobs::{Answered, Waited, wait};
-use crate::links::Plan;
+use crate::links::{By, Plan};
 use crate::session::Session;
 use crate::streams::{Bulk, Sent};
 use crate::target::{Target, TargetPool};
@@ -67,7 +67,7 @@ enum Data {
 }
 
 /// The answer without the sums of its bulk, which lie at its end, and the bulk.
-type Outcome = Result<(Vec<u8>, Segments)>;
+pub(crate) type Outcome = Result<(Vec<u8>, Segments)>;
 
 impl Target {
     /// Takes a batch and its data off a connection and runs it; here if no device is involved and
@@ -384,6 +384,9 @@ impl Target {
     ) -> Outcome {
         let Ask { caller, ctx, summary, .. } = ask;
         let batch = ask.held.batch();
+        if self.is_for_member(ask) {
+            return Box::pin(self.show_as_member(ask)).await;
+        }
         let bulk_bytes = payload.bulk_bytes();
         let goes_on = bulk_bytes > 0 && self.has_followers_with_room(ctx, batch, summary)?;
         if goes_on {
@@ -418,7 +421,7 @@ impl Target {
         }
         let newest_seen = || ctx.shard.newest_seen(batch.cont, summary);
         let writes = summary.writes;
-        let mut plan = match self.check_and_plan(ctx, batch, summary) {
+        let mut plan = match self.check_and_plan(ctx, batch, summary, By::Leader) {
             Ok(plan) => plan,
             Err(error) => {
                 let unsettled = ctx.streams.newest_seen(batch.cont, summary);

@@ -138,6 +138,8 @@ pub(crate) struct PoolFigures {
     pub is_lead_granted: bool,
     /// Questions to those who follow, because it was not.
     pub words_asked: u64,
+    /// Requests that asked it as a member: answered, refused for what they asked for, refused for another reason.
+    pub member_reads: [u64; 3],
     /// Without places.
     pub scrub: ScrubStat,
     /// In the order of [`OpKind::ALL`].
@@ -159,6 +161,7 @@ impl PoolFigures {
             groups: target.groups_lacking(ctx),
             is_lead_granted: target.is_lead_granted(ctx),
             words_asked: ctx.lead.word_count(),
+            member_reads: ctx.member_reads.counts(),
             scrub: ctx.scrub_figures(),
             ops: ctx.ops.0.borrow().to_vec(),
         }

@@ -3,6 +3,7 @@
 //! Orders of a leader are carried out one after the other, each once: a message that comes again is told by its
 //! numbers. A leader that leads under an older map is refused, so what it does cannot be acknowledged any more.
 
+use crate::member_reads::Dirty;
 use crate::mend::IMAGE_BYTES_MAX;
 use crate::suspects::{Recent, Suspects};
 use crate::target::{Target, TargetPool};
@@ -32,6 +33,7 @@ struct Leader {
     /// Locked while orders are carried out.
     place: Rc<Mutex<Place>>,
     recent: RefCell<Recent>,
+    dirty: Rc<Dirty>,
     parts: RefCell<Parts>,
 }
 
@@ -91,6 +93,11 @@ impl Followed {
         self.0.borrow_mut().entry(leader).or_default().clone()
     }
 
+    /// What orders of a leader have changed here that not all members may have; `None` when it gave none.
+    pub fn dirty_of(&self, leader: TargetId) -> Option<Rc<Dirty>> {
+        self.0.borrow().get(&leader).map(|told| told.dirty.clone())
+    }
+
     /// Gives up leaders that a map calls lost, and takes what they may have told some members and others not. So it does of groups
     /// that one of them leads no more though it lives: what it gave up some members may have, and who leads now among them.
     fn lose(&self, map: &PoolMap, suspects: &Suspects, leads: impl Fn(TargetId, Unit) -> bool) {
@@ -98,7 +105,10 @@ impl Followed {
             let mut recent = told.recent.borrow_mut();
             match placement::is_live(*leader, map) {
                 true => suspects.add(recent.take_of(|unit| !leads(*leader, unit)).into_iter()),
-                false => suspects.add(recent.take()),
+                false => {
+                    suspects.add(recent.take());
+                    told.dirty.clear();
+                }
             }
         }
     }
@@ -169,6 +179,7 @@ impl Target {
         if place.stream != orders.stream {
             // It was out of the map, or is another one under its name.
             ctx.suspects.add(leader.recent.borrow_mut().take());
+            leader.dirty.begin(orders.stream);
             self.settle_suspects(orders.pool, &ctx);
             *place = Place { stream: orders.stream, number: orders.first - 1 };
         }
@@ -178,6 +189,7 @@ impl Target {
         }
         let mut wanted = Wanted::default();
         leader.recent.borrow_mut().settle(orders.settled);
+        leader.dirty.settle(orders.settled);
         for (at, sent) in orders.orders.iter().enumerate() {
             let mut mine = OrderBulk { bulk: &mut bulk, left: sent.bulk_bytes as usize };
             let number = orders.first + at as u64;
@@ -193,6 +205,7 @@ impl Target {
             }
             ctx.joining.note(&ctx, &order)?;
             leader.recent.borrow_mut().note(&ctx, sent.number, &order);
+            leader.dirty.note(&ctx, sent.number, &order);
             let carried_out = match self.is_too_full_to_join(&ctx, &order) {
                 true => Err(crate::catch_up::no_room()),
                 false => self.carry_out_one(&ctx, &orders, order, &mut mine, &mut wanted).await,

@@ -57,6 +57,7 @@ mod locks;
 mod lost_pages;
 mod map_changes;
 mod measure;
+mod member_reads;
 mod mend;
 mod metrics;
 mod metrics_config;

@@ -35,8 +35,9 @@ pub(crate) struct Plan<'a> {
     pub seen: Lsn,
     /// The newest order not settled yet that they show, likewise.
     pub unsettled: u64,
-    /// Units of objects linked to of which they show something, where that is not granted ([`crate::lead`]).
+    /// Units of objects linked to of which they show something, where that is not granted ([`crate::lead`]), or this target does not lead them.
     pub linked: Vec<Unit>,
+    by: By,
     is_lead_granted: Option<bool>,
     /// Ops in the store's own terms; `None` when the batch's ops are.
     pub writes: Option<Vec<Op<'a>>>,
@@ -46,6 +47,14 @@ pub(crate) struct Plan<'a> {
     pub adopted: Vec<Unit>,
     /// What follows when the batch has taken effect.
     pub after: After,
+}
+
+/// As what a target answers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum By {
+    Leader,
+    /// One that follows, and shows what it has ([`crate::member_reads`]).
+    Member,
 }
 
 /// Effects outside the store.
@@ -84,6 +93,7 @@ impl Target {
         ctx: &TargetPool,
         batch: &Batch<'a>,
         summary: &Summary,
+        by: By,
     ) -> Result<Plan<'a>> {
         if batch.at != Epoch::ZERO {
             require_reads_only(batch, summary)?;
@@ -95,6 +105,7 @@ impl Target {
             seen: Lsn::default(),
             unsettled: 0,
             linked: Vec::new(),
+            by,
             is_lead_granted: None,
             writes: summary.is_replaced.then(|| Vec::with_capacity(batch.ops.len())),
             orphans: Vec::new(),
@@ -143,7 +154,7 @@ impl Target {
                     items
                         .map(|item| {
                             let (unit, tail, seen, unsettled) =
-                                self.tail_of_listed(ctx, view, batch.cont, &item)?;
+                                self.tail_of_listed(ctx, view, batch.cont, &item, plan.by)?;
                             self.note_linked(ctx, plan, unit);
                             plan.seen = plan.seen.max(seen);
                             plan.unsettled = plan.unsettled.max(unsettled);
@@ -166,7 +177,7 @@ impl Target {
             Op::FetchLink { unit, dkey, akey, open } => match view.value(*unit, dkey, akey) {
                 None => Answer::Link { value: None, epoch: Epoch::ZERO, tail: None, opened: false },
                 Some((epoch, value)) => {
-                    let linked = self.linked(ctx, view, value);
+                    let linked = self.linked(ctx, view, value, plan.by);
                     // A transaction that frees what is closed may have looked just now whether this is: who opens waits
                     // for it, and then sees whether the link is still there.
                     let is_held = || {
@@ -192,7 +203,7 @@ impl Target {
                 match view.value(*unit, dkey, akey) {
                     None => Answer::Removed { value: None, removed: false, linked: Linked::None },
                     Some((_, value)) => {
-                        let linked = self.linked(ctx, view, value);
+                        let linked = self.linked(ctx, view, value, plan.by);
                         let value = Some(value.to_vec());
                         if linked.protected {
                             Answer::Removed { value, removed: false, linked: Linked::None }
@@ -279,7 +290,7 @@ impl Target {
     }
 
     /// What the link at the start of a value leads to.
-    fn linked(&self, ctx: &TargetPool, view: &View<'_>, value: &[u8]) -> LinkedObject {
+    fn linked(&self, ctx: &TargetPool, view: &View<'_>, value: &[u8], by: By) -> LinkedObject {
         let none =
             LinkedObject { unit: Unit::NIL, protected: false, home_here: false, all_here: false };
         let Some(link) = Link::decode(value) else { return none };
@@ -292,7 +303,10 @@ impl Target {
         let unit = link.oid.first_unit();
         let (home_here, all_here) = match placement::layout(unit.placed_as(), &map) {
             Ok(layout) => {
-                let home_here = layout.leader(0, &map) == Some(self.id);
+                let home_here = match by {
+                    By::Leader => layout.leader(0, &map) == Some(self.id),
+                    By::Member => self.follower_of(unit, &map).is_ok(),
+                };
                 let is_one = layout.group_count() == 1 && !view.reaches_beyond(unit);
                 (home_here, home_here && is_one)
             }
@@ -322,7 +336,9 @@ impl Target {
         if ctx.is_of_one(unit) {
             return;
         }
-        if !*plan.is_lead_granted.get_or_insert_with(|| self.is_lead_granted(ctx)) {
+        let is_lead_granted =
+            *plan.is_lead_granted.get_or_insert_with(|| self.is_lead_granted(ctx));
+        if plan.by == By::Member || !is_lead_granted {
             plan.linked.push(unit);
         }
     }
@@ -335,9 +351,10 @@ impl Target {
         view: &View<'_>,
         cont: ContId,
         item: &Listed<'_>,
+        by: By,
     ) -> Option<(Unit, Tail, Lsn, u64)> {
         let Listed::Entry { value, tail, .. } = item else { return None };
-        let linked = self.linked(ctx, view, value);
+        let linked = self.linked(ctx, view, value, by);
         let seen = || self.newest_of_array(ctx, cont, linked.unit);
         linked.all_here.then(|| {
             let (seen, unsettled) = seen();

@@ -92,7 +92,8 @@ impl Target {
             | MemberAsk::UnitsAtHand { .. }
             | MemberAsk::Settled
             | MemberAsk::DropCells { .. }
-            | MemberAsk::Follows => {}
+            | MemberAsk::Follows
+            | MemberAsk::SettledOrders => {}
         }
         match ask {
             MemberAsk::Units { cont, after, count_max }
@@ -193,6 +194,10 @@ impl Target {
             }
             // That is what was looked at above.
             MemberAsk::Follows => Ok(wire::encode(&Ok::<(), Error>(()))),
+            MemberAsk::SettledOrders => {
+                let settled = ctx.streams.settled_for(member, &ctx.shard);
+                Ok(wire::encode(&Ok::<_, Error>(settled)))
+            }
             MemberAsk::DropCells { until, units } => {
                 let now = self.drop_cells_of(&ctx, member, until, units).await?;
                 Ok(wire::encode(&Ok::<_, Error>(now)))

@@ -374,6 +374,14 @@ fn of_healing(out: &mut String, all: &[Labelled<'_, PoolFigures>]) {
         ),
     ];
     families(out, &["target", "pool"], all, &metrics);
+    let help = "Requests that asked it for what it follows: answered, refused as dirty, or because it was not sure to have all.";
+    let mut reads = Family::new(out, "azekura_member_reads_total", "counter", help);
+    for (values, pool) in all {
+        for (outcome, count) in ["shown", "dirty", "refused"].iter().zip(pool.member_reads) {
+            let values = named(values, outcome);
+            reads.sample("", &pairs(&["target", "pool", "outcome"], &values), count);
+        }
+    }
     let help = "Groups that it leads and that lack members, by copies left.";
     let mut groups = Family::new(out, "azekura_groups_lacking", "gauge", help);
     for (values, pool) in all {

@@ -23,9 +23,10 @@ use std::pin::pin;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 use types::{Code, ContId, Error, PoolId, Result, TargetId, Unit};
-use vos::{Lsn, Segments, Summary, Unsettled};
+use vos::{Lsn, PoolShard, Segments, Summary, Unsettled};
 use wire::header::FLAG_USERS;
 use wire::map::PoolMap;
+use wire::member::SettledOrders;
 use wire::obj::{Cond, Op, Request};
 use wire::order::{Order, OrderAt, Orders, OrdersDone};
 use wire::store::StreamStat;
@@ -51,6 +52,35 @@ pub(crate) struct Streams {
     waiting: RefCell<Vec<(u64, oneshot::Sender<()>)>>,
     /// See [`Streams::end`].
     has_ended: Cell<bool>,
+    safe: Safe,
+}
+
+/// Up to which order all members have them, this one among them.
+#[derive(Default)]
+struct Safe {
+    number: Cell<u64>,
+    /// The next one, and the record here that has to be on stable storage before.
+    next: Cell<Option<(u64, Lsn)>>,
+}
+
+impl Safe {
+    /// Goes on as far as it can: orders are `settled` up to a number, records here may be `shown` up to one and are written up to `last`.
+    fn look(&self, settled: u64, shown: Lsn, last: Lsn) -> u64 {
+        match self.next.get() {
+            // What is settled now was logged before.
+            _ if shown >= last => {
+                self.number.set(settled);
+                self.next.set(None);
+            }
+            None => self.next.set(Some((settled, last))),
+            Some((number, lsn)) if lsn <= shown => {
+                self.number.set(number);
+                self.next.set(Some((settled, last)));
+            }
+            Some(_) => {}
+        }
+        self.number.get()
+    }
 }
 
 /// An order that some members have not answered.
@@ -231,6 +261,17 @@ impl Streams {
     /// The number up to which all orders are settled.
     fn settled(&self) -> u64 {
         self.last.get() - self.open.borrow().len() as u64
+    }
+
+    /// The number up to which all orders are settled, and nothing takes them back here either.
+    fn safe(&self, shard: &PoolShard) -> u64 {
+        self.safe.look(self.settled(), shard.shown_lsn(), shard.last_lsn())
+    }
+
+    /// What there is to tell a member of the orders that it has got.
+    pub fn settled_for(&self, member: TargetId, shard: &PoolShard) -> SettledOrders {
+        let stream = self.out.borrow().get(&member).map_or(0, |stream| stream.id);
+        SettledOrders { stream, number: self.safe(shard) }
     }
 
     /// The newest order that is not settled and that a batch can see, whether it succeeds or fails; 0 when there is
@@ -555,7 +596,7 @@ impl Target {
             map_version: map.version,
             stream: stream.id,
             first: stream.done.get() + 1,
-            settled: ctx.streams.settled(),
+            settled: ctx.streams.safe(&ctx.shard),
             orders: next
                 .iter()
                 .map(|queued| OrderAt {
@@ -635,5 +676,24 @@ impl Peers {
         let body = wire::encode(&Request::PoolMap { pool: map.pool });
         let answer = self.ask(engine, target, &body, &[]).await?;
         wire::decode::<Result<PoolMap>>(&answer.body)?
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A follower that shows what its leader has not written yet shows what is gone when both lose their power, and the leader leads again.
+    #[test]
+    fn members_are_told_of_what_nothing_takes_back() {
+        let safe = Safe::default();
+        let look = |settled, shown, last| safe.look(settled, Lsn(shown), Lsn(last));
+        assert_eq!(look(3, 7, 7), 3);
+        assert_eq!(look(5, 7, 9), 3, "it is not written yet here");
+        assert_eq!(look(8, 8, 12), 3);
+        assert_eq!(look(8, 9, 12), 5, "what was settled when that record was the last");
+        assert_eq!(look(9, 11, 14), 5);
+        assert_eq!(look(9, 12, 14), 8);
+        assert_eq!(look(10, 15, 15), 10);
     }
 }

@@ -144,12 +144,13 @@ fn changed_by_order(order: &Order<'_>, note: &mut dyn FnMut(Place)) {
         }
         // Readers are shown the same, but cells are kept only while who leads names them.
         Order::Fold { cont, unit, dkey, .. } => note((*cont, *unit, What::Dkey(dkey.to_vec()))),
-        // Parts are compared as such; what is installed is nobody's update.
+        // A leader gives all members what it alone has of an earlier one, and may be lost when some have it.
+        Order::Install { cont, unit, dkey, .. } => note((*cont, *unit, What::Dkey(dkey.to_vec()))),
+        // Parts are compared as such; facts of a unit come with its keys.
         Order::Prepare { .. }
         | Order::Decide { .. }
         | Order::ForgetDecision { .. }
         | Order::Answers { .. }
-        | Order::Install { .. }
         | Order::InstallPart { .. }
         | Order::InstallFacts { .. } => {}
     }

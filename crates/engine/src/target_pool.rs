@@ -18,6 +18,7 @@ use crate::last_asked::LastAsked;
 use crate::lead::Lead;
 use crate::left::Left;
 use crate::lost_pages::LosingPages;
+use crate::member_reads::MemberReads;
 use crate::newer_map::NewerMap;
 use crate::openers::Awaited;
 use crate::opens::Handles;
@@ -66,6 +67,7 @@ pub(crate) struct TargetPool {
     pub streams: Streams,
     /// What it follows.
     pub followed: Followed,
+    pub member_reads: MemberReads,
     /// What leaders that are lost have left.
     pub suspects: Suspects,
     pub takeover: Takeover,
@@ -113,6 +115,7 @@ impl TargetPool {
             mending: Mending::default(),
             streams: Streams::default(),
             followed: Followed::default(),
+            member_reads: MemberReads::default(),
             suspects: Suspects::default(),
             takeover: Takeover::default(),
             left: Left::default(),

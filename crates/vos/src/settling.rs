@@ -45,6 +45,14 @@ impl PoolShard {
         self.durable(self.last_lsn()).await
     }
 
+    /// The newest record up to which everything may be shown: no crash takes it back, or the pool does not promise that.
+    pub fn shown_lsn(&self) -> Lsn {
+        match self.holds_back() {
+            true => self.durable_lsn(),
+            false => self.last_lsn(),
+        }
+    }
+
     fn durable_lsn(&self) -> Lsn {
         self.wal.as_ref().map_or(Lsn(0), |wal| wal.durable_lsn())
     }

@@ -98,6 +98,9 @@ pub const FLAG_JOB: u8 = 32;
 /// In answers to jobs in the background ([`types::job::is_background`]): users want something of the engine, too. In messages with orders of a leader: users want
 /// some of them. Advice.
 pub const FLAG_USERS: u8 = 64;
+/// In requests: a target that follows in the groups of what is only looked at may answer by what it has, if it knows that no other member shows more or
+/// less. Else it refuses: `Busy` when it may the next moment, something else when that may take longer.
+pub const FLAG_MEMBER: u8 = 128;
 
 /// A decoded frame header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

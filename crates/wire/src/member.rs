@@ -117,6 +117,17 @@ pub enum MemberAsk<'a> {
     /// To a follower, of its leader: whether it knows of no newer map than the asker's, by which another may lead. The reply is `()`, when
     /// it knows of none.
     Follows,
+    /// To the leader of a stream of orders to the asker: up to which order all members have what it did. The reply is a [`SettledOrders`].
+    SettledOrders,
+}
+
+/// What came of a leader's orders.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct SettledOrders {
+    /// Which numbering of the stream to the asker: see [`crate::order::Orders::stream`]; 0: there is none.
+    pub stream: u64,
+    /// See [`crate::order::Orders::settled`].
+    pub number: u64,
 }
 
 /// What a leader has beside units.

@@ -20,7 +20,8 @@ pub struct Orders<'a> {
     pub stream: u64,
     /// Number of the first order; the others follow without a gap.
     pub first: u64,
-    /// Up to this number of the leader's ([`OrderAt::number`]) all members of their groups have its orders.
+    /// Up to this number of the leader's ([`OrderAt::number`]) all members of their groups have its orders, the leader among them: no crash takes back
+    /// what it promises to keep.
     pub settled: u64,
     #[serde(borrow)]
     pub orders: Vec<OrderAt<'a>>,

@@ -1,13 +1,14 @@
 //! Who may lose what it leads by a change of a pool's map.
 //!
-//! A target that leads shows what it has without asking those who follow, while that is granted to it ([`super::grants`]). So whoever may lose a
-//! group gives its grant back before the change is committed. Named are rather too many than too few.
+//! A target that leads shows what it has without asking those who follow, while that is granted to it ([`super::grants`]); so does a whole member that
+//! follows. So whoever may lose a group, or be a whole member of one no more, gives its grant back before the change is committed. Named are rather too
+//! many than too few.
 
 use crate::records::PoolDf;
 use types::TargetId;
 use wire::map::{PoolMap, TargetInfo};
 
-/// The targets that may lead a group by the map before, and not by the one after it.
+/// The targets that may lead a group, or be a whole member of one, by the map before, and not by the one after it.
 pub(super) fn who_may_lose(before: &PoolDf, after: &PoolDf) -> Vec<TargetId> {
     if before.map_version == after.map_version {
         return Vec::new();
@@ -148,12 +149,13 @@ mod tests {
         after
     }
 
-    /// Of groups of many objects, those that have another leader are led before by one that is named, if by one that serves.
+    /// Of groups of many objects, those that have another leader are led before by one that is named, if by one that serves. Those who were
+    /// whole members are so still, or are named.
     #[test]
     fn whoever_loses_a_group_is_named() {
         let mut draw = Draw(11);
         let classes = ["RP_2G1", "RP_3GX", "RP_4G1", "EC_2P1G1", "S1"];
-        let (mut lost, mut spared) = (0, 0);
+        let (mut lost, mut left, mut spared) = (0, 0, 0);
         for _ in 0..2_000 {
             let before = map(&mut draw);
             let after = changed(&before, &mut draw);
@@ -167,6 +169,19 @@ mod tests {
                     let of = |group| layout.leader(group, map);
                     (0..layout.group_count()).map(of).collect::<Vec<_>>()
                 };
+                let whole = |map: &PoolMap| {
+                    let layout = placement::layout(oid, map).unwrap();
+                    let of = |group| layout.members(group).to_vec();
+                    let all = (0..layout.group_count()).map(of);
+                    let is_whole = |id: &TargetId| placement::is_live(*id, map);
+                    all.map(|of| of.into_iter().filter(is_whole).collect()).collect::<Vec<Vec<_>>>()
+                };
+                for (then, now) in whole(&before).into_iter().zip(whole(&after)) {
+                    for member in then.into_iter().filter(|member| !now.contains(member)) {
+                        assert!(named.contains(&member), "{member}: {before:?}\n{after:?}");
+                        left += 1;
+                    }
+                }
                 for (then, now) in leader(&before).into_iter().zip(leader(&after)) {
                     let Some(leads) = then.filter(|id| placement::follows(*id, &before)) else {
                         continue;
@@ -178,6 +193,7 @@ mod tests {
                 }
             }
         }
-        assert!(lost > 1_000 && spared > 1_000, "{lost} lost, {spared} spared");
+        let counts = [lost, left, spared];
+        assert!(counts.iter().all(|count| *count > 1_000), "lost, left, spared: {counts:?}");
     }
 }

@@ -3,6 +3,7 @@
 use super::{Premise, Step};
 use crate::admission::PREPARE_WAIT_MAX;
 use crate::batch::check_map;
+use crate::links::By;
 use crate::streams::Sent;
 use crate::target::{Target, TargetPool};
 use std::rc::Rc;
@@ -136,7 +137,7 @@ impl Target {
         if let Some(premise) = premise {
             premise()?;
         }
-        let mut plan = match self.check_and_plan(ctx, batch, &summary) {
+        let mut plan = match self.check_and_plan(ctx, batch, &summary, By::Leader) {
             Ok(plan) => plan,
             Err(error) => {
                 // What it fails for may be gone after a crash.

@@ -74,7 +74,7 @@ use wire::cell::StripeList;
 use wire::control::{ControlReply, ControlRequest};
 use wire::lock::LockReply;
 use wire::map::PoolMap;
-use wire::member::{KeyList, Notes, UnitList};
+use wire::member::{KeyList, Notes, SettledOrders, UnitList};
 use wire::obj::{
     AdminReply, BatchReply, Notice, ObjectList, PoolShardStat, Prepared, Request, TxId, TxOutcome,
     TxReply,
@@ -88,7 +88,7 @@ decoded!(
     owned: RemoteRange, Challenge, ControlRequest, Reply<HelloReply>, Reply<ControlReply>, Notice,
         Reply<TxOutcome>, Reply<PoolShardStat>, Reply<ObjectList>, Reply<AdmissionStat>, Reply<StoreStat>, Reply<AdminReply>,
         Reply<LockReply>, Reply<Option<PageWait>>,
-        Reply<()>, Reply<ScrubStat>, Reply<CacheStat>, OrdersDone, UnitList, KeyList, Notes, StripeList, Reply<u64>, Reply<PoolMap>,
+        Reply<()>, Reply<ScrubStat>, Reply<CacheStat>, OrdersDone, SettledOrders, UnitList, KeyList, Notes, StripeList, Reply<u64>, Reply<PoolMap>,
         Vec<TxId>, Vec<Code>, NewerMap;
     borrowed: Hello, ProvenHello, Request, BatchReply, TxReply, Prepared, Order
 );

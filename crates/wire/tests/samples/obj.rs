@@ -15,7 +15,7 @@ use wire::lock::{
     LockHolder, LockKind, LockMode, LockOp, LockOwner, LockRange, LockReply, LockRequest,
 };
 use wire::measure::{MeasureAsk, Measures, Network, Past, Speed, Standing};
-use wire::member::{KeyList, ListedUnit, MemberAsk, MemberRequest, Notes, UnitList};
+use wire::member::{KeyList, ListedUnit, MemberAsk, MemberRequest, Notes, SettledOrders, UnitList};
 use wire::obj::*;
 use wire::order::{Order, OrderAt, OrderOrigin, Orders, OrdersDone};
 use wire::scrub::{BadHolder, BadPlace, FoundBy, HealShare, Scrub, ScrubRate, ScrubStat};
@@ -211,6 +211,7 @@ fn orders(visitor: &mut impl Visitor) {
             MemberAsk::DropCells { until: epoch, units: units.collect() }
         }),
         ("follows", MemberAsk::Follows),
+        ("settled_orders", MemberAsk::SettledOrders),
         ("units_at_hand", MemberAsk::UnitsAtHand { cont: CONT, after: Some(UNIT), count_max: 300 }),
     ];
     for (name, ask) in asks {
@@ -220,6 +221,7 @@ fn orders(visitor: &mut impl Visitor) {
     let listed = ListedUnit { unit: UNIT, newest: epoch, asked_s: 300 };
     let units = UnitList { units: vec![listed], next: Some(UNIT) };
     visitor.message("reply.member.units", units);
+    visitor.message("reply.member.settled_orders", SettledOrders { stream: 300, number: 6 });
     let keys = vec![(serde_bytes::ByteBuf::from(b"d".to_vec()), epoch)];
     visitor.message("reply.member.keys", KeyList { keys, complete: true });
     visitor.message("reply.orders", OrdersDone { number: 6, is_short: true, newest: epoch });
