@@ -9,6 +9,7 @@ use crate::cells::{Whole, parts_of};
 use crate::cont::Container;
 use crate::fan_out::all_done;
 use crate::first_part::{end_of, fetch_mark, is_marked};
+use crate::read_from::ReadFrom;
 use crate::tx::Tx;
 use async_recursion::async_recursion as boxed;
 use futures_util::future::{try_join, try_join_all};
@@ -361,6 +362,9 @@ impl ArrayObj {
             if takes_cells {
                 batch.may_be_told_cells();
             }
+            if tx.is_none() {
+                batch.may_ask_members();
+            }
             let (result, mut filled) = batch.run_with_room().await?;
             let named = result.cells()?;
             if named.is_empty() || self.read_cells(&load, &named, &mut filled).await {
@@ -432,7 +436,7 @@ impl ArrayObj {
     pub async fn stat(&self) -> Result<Tail> {
         self.cont.learn(self.oid).await;
         let mut merged = Tail::default();
-        for (_, tail) in self.stat_shards().await? {
+        for (_, tail) in self.stat_shards_of(ReadFrom::Members).await? {
             merged.end = merged.end.max(self.size_from_tail(&tail));
             merged.epoch = merged.epoch.max(tail.epoch);
             merged.bytes_used += tail.bytes_used;

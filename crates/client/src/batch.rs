@@ -4,9 +4,11 @@
 //! whole to the leader of its first op's group, which coordinates a two-phase commit. Leaders are looked up when it
 //! runs. Of groups of one member, those on one target count as one.
 
+use crate::attempt::Attempt;
 use crate::cont::{Container, Members};
+use crate::read_from::MEMBER_TIME_MAX;
 use crate::sums;
-use crate::target::{Ask, Attempt};
+use crate::target::Ask;
 use futures_util::FutureExt;
 use futures_util::future::LocalBoxFuture;
 use smallvec::SmallVec;
@@ -99,6 +101,8 @@ pub struct Batch<'a> {
     unplaced: SmallVec<[Unplaced; 1]>,
     /// Cells may be named instead of data.
     takes_cells: bool,
+    /// A member may answer in the leader's place.
+    asks_members: bool,
 }
 
 impl<'a> Batch<'a> {
@@ -112,6 +116,7 @@ impl<'a> Batch<'a> {
             failed: None,
             unplaced: SmallVec::new(),
             takes_cells: false,
+            asks_members: false,
         }
     }
 
@@ -279,6 +284,7 @@ impl<'a> Batch<'a> {
             attempt.may_be_told_cells();
         }
         let (mut has_asked, mut has_learned, mut moves) = (false, false, 0);
+        let mut may_ask_member = self.asks_members && self.cont.at() == Epoch::ZERO;
         loop {
             let route = match self.route() {
                 // Somebody with a newer map made one of the objects.
@@ -298,6 +304,17 @@ impl<'a> Batch<'a> {
                 route => route?,
             };
             attempt.route(route.map_version);
+            if let [part] = &route.parts[..]
+                && std::mem::take(&mut may_ask_member)
+                && let Some(member) = self.cont.member_to_ask(part.unit, part.leader)
+            {
+                match Box::pin(self.run_on_member(member, route.map_version)).await {
+                    Ok(found) => return Ok(found),
+                    Err(error) => self.cont.client().note_refused(member, part.unit, &error),
+                }
+                // Nothing has taken effect.
+                continue;
+            }
             let map = self.cont.pool().map();
             if route.parts.iter().any(|part| !placement::is_alone(part.unit.object, &map)) {
                 attempt.may_go_elsewhere();
@@ -371,6 +388,23 @@ impl<'a> Batch<'a> {
         }
     }
 
+    /// It only looks at something, of the present, and opens nothing: whoever has it may be asked ([`crate::ReadFrom`]).
+    pub fn may_ask_members(&mut self) {
+        self.asks_members = true;
+    }
+
+    /// One try at a member of the group.
+    async fn run_on_member(&mut self, member: TargetId, map_version: u32) -> Result<BatchResult> {
+        let client = self.cont.client().clone();
+        let mut attempt = Attempt::at_member(&client, map_version);
+        let asked = self.ask_one(member, &mut attempt);
+        // It may have to be connected to first.
+        let answer = client.env().timeout(MEMBER_TIME_MAX, asked).await;
+        let answer = answer.ok_or_else(|| Error::bare(Code::TimedOut))??;
+        client.note_shown();
+        self.result_of(member, answer)
+    }
+
     /// The answer may name cells instead of what is fetched ([`BatchResult::cells`]).
     pub(crate) fn may_be_told_cells(&mut self) {
         self.takes_cells = true;
@@ -421,6 +455,11 @@ impl<'a> Batch<'a> {
             }
             outcome => outcome?,
         };
+        self.result_of(target, answer)
+    }
+
+    /// What the one target that was asked has answered.
+    fn result_of(&self, target: TargetId, answer: Answer) -> Result<BatchResult> {
         let mut bodies: SmallVec<[Body; 1]> = SmallVec::new();
         bodies.push(Body { bytes: answer.body, from: 1 });
         let epoch = bodies[0].epoch()?;

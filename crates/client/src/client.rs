@@ -6,6 +6,7 @@ use crate::in_doubt::Window;
 use crate::lock::LockBook;
 use crate::patience::Patience;
 use crate::pool::{Pool, PoolState};
+use crate::read_from::{Avoided, ReadFrom};
 use crate::system::SystemAddress;
 use crate::target::TargetLink;
 use crate::users::Users;
@@ -48,6 +49,8 @@ pub struct ConnectOptions {
     /// Whole stripes of arrays with erasure codes are coded, and their cells put and read, by this client; false: by the leaders of
     /// their groups, as all else is (for measurements).
     pub codes_stripes: bool,
+    /// Whom of the members of a group is asked for what is only looked at.
+    pub read_from: ReadFrom,
     /// Updates of one of its lanes ([`wire::request_id`]) that may be without an answer at a time; 1 to [`UNANSWERED_MAX`].
     pub unanswered_max: usize,
     /// Locks of this process. Clients made from clones of these options share it.
@@ -55,7 +58,8 @@ pub struct ConnectOptions {
 }
 
 impl ConnectOptions {
-    /// Defaults for a system: job as [`types::job::name`] finds it in the environment, patience from `AZEKURA_PATIENCE`, else 60 s.
+    /// Defaults for a system: job as [`types::job::name`] finds it in the environment, patience from `AZEKURA_PATIENCE`, else 60 s;
+    /// reads from `AZEKURA_READ_FROM`, else from leaders.
     pub fn new(system: SystemAddress) -> ConnectOptions {
         ConnectOptions {
             system,
@@ -63,6 +67,7 @@ impl ConnectOptions {
             timeout: Patience::from_env().map_or(TIMEOUT_DEFAULT, Patience::limit),
             tcp_only: false,
             codes_stripes: true,
+            read_from: ReadFrom::from_env().unwrap_or(ReadFrom::Leaders),
             unanswered_max: UNANSWERED_MAX,
             locks: LockBook::default(),
         }
@@ -89,6 +94,7 @@ pub(crate) struct Inner {
     targets: RefCell<HashMap<TargetId, Rc<TargetLink>>>,
     /// What jobs in the background are told of users.
     users: Users,
+    avoided: Avoided,
     /// Of open pools; some may be closed.
     pools: RefCell<Vec<Weak<PoolState>>>,
 }
@@ -121,6 +127,7 @@ impl Client {
             ways: Ways::default(),
             targets: RefCell::new(HashMap::default()),
             users: Users::default(),
+            avoided: Avoided::default(),
             pools: RefCell::default(),
         }))
     }
@@ -132,6 +139,10 @@ impl Client {
 
     pub(crate) fn users(&self) -> &Users {
         &self.0.users
+    }
+
+    pub(crate) fn avoided(&self) -> &Avoided {
+        &self.0.avoided
     }
 
     /// The job that it asks for unless it says otherwise; may be empty.
@@ -206,6 +217,11 @@ impl Client {
         } else {
             vec![tcp]
         }
+    }
+
+    /// True when an engine is on this client's machine.
+    pub(crate) fn is_near(&self, engine: &EngineInfo) -> bool {
+        !engine.host.is_empty() && engine.host == self.0.host
     }
 
     /// The link to a target, made when first asked for.

@@ -13,6 +13,7 @@
 
 use crate::array::{ArrayObj, Loads};
 use crate::cont::Container;
+use crate::read_from::ReadFrom;
 use futures_util::future::try_join_all;
 use std::time::Duration;
 use types::{Code, Durability, Error, Oid, Result, Unit};
@@ -180,10 +181,13 @@ impl ArrayObj {
     }
 
     /// What the first unit knows, of a progressive array of which no mark is known; `None` when there is one.
-    pub(crate) async fn tail_of_first(&self) -> Result<Option<Tail>> {
+    pub(crate) async fn tail_of_first(&self, from: ReadFrom) -> Result<Option<Tail>> {
         let mut batch = self.cont.batch();
         batch.op_of_unit(fetch_mark(self.oid));
         batch.op_of_unit(Op::Stat { unit: self.oid.first_unit() });
+        if from == ReadFrom::Members {
+            batch.may_ask_members();
+        }
         let result = batch.run().await?;
         let replies = result.replies()?;
         if is_marked(replies.first())? {
@@ -215,7 +219,7 @@ impl ArrayObj {
                 size_min = end;
                 tail
             }
-            None => self.tail_of_first().await?,
+            None => self.tail_of_first(ReadFrom::Members).await?,
         };
         let rest = near.map(|(load, slices)| self.read_load(None, load, slices, false));
         for (end, _) in try_join_all(rest).await? {

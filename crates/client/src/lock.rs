@@ -10,10 +10,11 @@
 //! A client that is driven only while somebody calls it (not a mount's, which always runs) notices
 //! a lost connection with its next call; what it held may be somebody else's by then.
 
+use crate::attempt::Attempt;
 use crate::batch::LEADER_PAUSE;
 use crate::client::Client;
 use crate::cont::Container;
-use crate::target::{Ask, Attempt};
+use crate::target::Ask;
 use async_recursion::async_recursion as boxed;
 use futures_util::future::{Either, select};
 use std::cell::{Cell, RefCell};

@@ -178,6 +178,9 @@ impl Object {
             let unit = self.cont.known_unit_of(self.oid, dkey)?;
             let mut batch = self.cont.batch();
             batch.op_of_unit(Op::Fetch { unit, dkey, cond, iods });
+            if tx.is_none() && cond == Cond::NONE {
+                batch.may_ask_members();
+            }
             for piece in room.iter_mut() {
                 batch.bulk_in(piece);
             }
@@ -401,6 +404,9 @@ impl Object {
             count_max: count_max.min(LIST_COUNT_MAX),
             bytes_max: bytes_max.min(LIST_BYTES_MAX),
         });
+        if tx.is_none() {
+            batch.may_ask_members();
+        }
         let result = batch.run().await?;
         let replies = result.replies()?;
         let Some(OpReply::Listed { items, anchor, keys_epoch }) = replies.first() else {
@@ -481,6 +487,9 @@ impl Object {
             let mut batch = self.cont.batch();
             batch.op_of_unit(Op::Query { unit, flags, dkey, akey });
             batch.op_of_unit(Op::Stat { unit });
+            if tx.is_none() {
+                batch.may_ask_members();
+            }
             let result = batch.run().await?;
             let replies = result.replies()?;
             let [OpReply::Found(found), OpReply::Stat(stat)] = &replies[..] else {

@@ -2,6 +2,7 @@
 
 use crate::array::{ArrayObj, data_iod, dkey_of};
 use crate::fan_out::all_done;
+use crate::read_from::ReadFrom;
 use async_recursion::async_recursion as boxed;
 use futures_util::future::try_join_all;
 use std::collections::BTreeMap;
@@ -180,14 +181,22 @@ impl ArrayObj {
     /// What each shard that may hold something knows of the array's end.
     #[boxed(?Send)]
     pub async fn stat_shards(&self) -> Result<Vec<(Unit, Tail)>> {
+        self.stat_shards_of(ReadFrom::Leaders).await
+    }
+
+    /// The same, from leaders or from any members.
+    pub(crate) async fn stat_shards_of(&self, from: ReadFrom) -> Result<Vec<(Unit, Tail)>> {
         if !self.cont.may_reach_beyond(self.oid)
-            && let Some(tail) = self.tail_of_first().await?
+            && let Some(tail) = self.tail_of_first(from).await?
         {
             return Ok(vec![(self.oid.first_unit(), tail)]);
         }
         let asked = self.cont.known_units(self.oid)?.into_iter().map(|unit| async move {
             let mut batch = self.cont.batch();
             batch.op_of_unit(Op::Stat { unit });
+            if from == ReadFrom::Members {
+                batch.may_ask_members();
+            }
             match batch.run().await?.replies()?.first() {
                 Some(OpReply::Stat(stat)) => Ok((unit, stat.tail)),
                 _ => Err(wrong_answer()),

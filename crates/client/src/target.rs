@@ -1,7 +1,7 @@
 //! The link to one target: its connection, reconnects, retries, closed handles to tell it of.
 
+use crate::attempt::Attempt;
 use crate::client::Client;
-use crate::in_doubt::Doubt;
 use crate::link_speed::SeenTransfers;
 use crate::pool::{Pool, PoolState};
 use futures_util::future::{Either, select};
@@ -19,18 +19,13 @@ use wire::hello::Service;
 use wire::lock::LockReply;
 use wire::map::{PoolMap, TargetState};
 use wire::obj::{Batch, BatchReply, Notice, Op, Request, Sums};
-use wire::request_id::{self, UNANSWERED_MAX};
 
 /// Closed handles are told together with the next request, or when this many wait.
 const RELEASES_HELD_MAX: usize = 64;
 /// Units of one notice that others lead now.
 const LEFT_TOLD_MAX: usize = 1000;
-/// First pause before a reconnect; doubles up to the second.
-const RECONNECT_PAUSE_MIN: Duration = Duration::from_millis(2);
+/// Where doubling pauses before a reconnect ends.
 const RECONNECT_PAUSE_MAX: Duration = Duration::from_millis(500);
-
-/// How long a target of a group of several members is waited for at first; each time twice as long.
-const TRY_TIME_MIN: Duration = Duration::from_secs(3);
 
 /// How often who waits for a target of several looks whether others lead in its place.
 const OUT_PAUSE: Duration = Duration::from_secs(1);
@@ -99,85 +94,6 @@ pub(crate) struct Ask<'a, 'b> {
     pub body: &'a [u8],
     pub bulk_out: &'a [&'a [u8]],
     pub bulk_in: &'a mut [&'b mut [u8]],
-}
-
-/// A request over its tries: its id stays the same wherever it is sent.
-pub(crate) struct Attempt {
-    pub request_id: u64,
-    deadline: Duration,
-    flags: u8,
-    pause: Duration,
-    /// A target that gives no answer for so long is given up, for there may be another one soon.
-    try_time: Option<Duration>,
-    /// Version of the map by which its target was found; `None`: no other target could answer it.
-    routed_under: Option<u32>,
-    /// There is another way to what is wanted: what goes wrong is an error at once.
-    is_only_try: bool,
-    /// The update is in doubt, in the lane of the target that it was sent to first.
-    doubt: Option<(u16, Doubt)>,
-}
-
-impl Attempt {
-    pub fn new(client: &Client) -> Attempt {
-        Attempt {
-            request_id: client.next_request(),
-            deadline: client.env().now() + client.options().timeout,
-            flags: 0,
-            pause: RECONNECT_PAUSE_MIN,
-            try_time: None,
-            routed_under: None,
-            is_only_try: false,
-            doubt: None,
-        }
-    }
-
-    /// It is an update, about to be sent to a target. Waits as long as too many are in doubt there.
-    pub async fn begin_update(&mut self, client: &Client, target: TargetId) {
-        if self.doubt.is_none() {
-            let lane = request_id::lane_of(target);
-            let doubt = client.lane(lane).begin().await;
-            // In the order in which they begin.
-            self.request_id = request_id::in_lane(client.next_count(), lane, doubt.begun());
-            self.doubt = Some((lane, doubt));
-        }
-    }
-
-    /// One try, which takes no longer than this.
-    pub fn only_try(client: &Client, time_max: Duration) -> Attempt {
-        let mut attempt = Attempt::new(client);
-        attempt.deadline = attempt.deadline.min(client.env().now() + time_max);
-        attempt.is_only_try = true;
-        attempt
-    }
-
-    /// The asker can read cells itself.
-    pub fn may_be_told_cells(&mut self) {
-        self.flags |= wire::header::FLAG_CELLS;
-    }
-
-    /// Its target was found under this version of the map.
-    pub fn route(&mut self, map_version: u32) {
-        self.routed_under = Some(map_version);
-    }
-
-    /// Another target may come to answer for what is asked.
-    pub fn may_go_elsewhere(&mut self) {
-        self.try_time.get_or_insert(TRY_TIME_MIN);
-    }
-
-    /// What was tried has had no effect and will have none: another id, within the same time.
-    pub fn begin_anew(&mut self, client: &Client) {
-        self.request_id = client.next_request();
-        if let Some((lane, _)) = self.doubt {
-            self.request_id = request_id::in_lane(client.next_count(), lane, UNANSWERED_MAX);
-        }
-        self.flags &= wire::header::FLAG_CELLS;
-    }
-
-    /// Its time is over.
-    pub fn is_over(&self, client: &Client) -> bool {
-        client.env().now() >= self.deadline
-    }
 }
 
 impl TargetLink {
@@ -334,7 +250,11 @@ impl TargetLink {
                     }
                 },
                 Err(error) if attempt.is_only_try => {
-                    self.give_up(used);
+                    // A member has little time, and others may be waiting for its answers.
+                    let is_at_member = attempt.flags & wire::header::FLAG_MEMBER != 0;
+                    if !is_at_member || error.code != Code::TimedOut {
+                        self.give_up(used);
+                    }
                     return Err(error);
                 }
                 Err(error)

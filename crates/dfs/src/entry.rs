@@ -169,6 +169,9 @@ impl Shared {
     async fn fetch_link(&self, dir: Oid, name: &[u8], open: bool) -> Result<Option<Found>> {
         let mut batch = self.cont.batch();
         batch.op(Op::FetchLink { unit: dir.first_unit(), dkey: name, akey: INODE, open });
+        if !open {
+            batch.may_ask_members();
+        }
         let result = batch.run().await?;
         Found::from_link_reply(result.replies()?.first())
     }
