@@ -185,12 +185,31 @@ impl Cluster {
 
     /// A client on a node of its own, with options that are changed from those that others have.
     pub fn client_with(&self, name: &str, change: impl FnOnce(&mut ConnectOptions)) -> Client {
+        self.client_on(name, name.to_string(), change)
+    }
+
+    /// The same, as if on the machine of an engine.
+    pub fn client_beside(
+        &self,
+        name: &str,
+        engine: usize,
+        change: impl FnOnce(&mut ConnectOptions),
+    ) -> Client {
+        self.client_on(name, Self::engine_name(engine), change)
+    }
+
+    fn client_on(
+        &self,
+        name: &str,
+        host: String,
+        change: impl FnOnce(&mut ConnectOptions),
+    ) -> Client {
         let engines =
             (0..self.spec.engines).map(|at| Address::Sim(Self::engine_name(at))).collect();
         let mut options = ConnectOptions::new(SystemAddress { engines, token: Vec::new() });
         options.timeout = Duration::from_secs(60);
         change(&mut options);
-        Client::new(self.world.node(name), name.to_string(), options)
+        Client::new(self.world.node(name), host, options)
     }
 
     /// A client of a named job, on a node of its own.

@@ -104,6 +104,8 @@ fn demand_all_kinds(reports: &[Report]) {
         ("cuts between engines", sum(&|report| report.engine_cuts.into())),
         ("engines that stood still", sum(&|report| report.still.0.into())),
         ("clients that stood still", sum(&|report| report.still.1.into())),
+        ("reads by members", sum(&|report| report.member_reads.0)),
+        ("reads that members refused", sum(&|report| report.member_reads.1)),
         ("exchanged disks", sum(&|report| report.wiped)),
         ("blocks with flipped bits", sum(&|report| report.decayed[0])),
         ("blocks that got what was for another", sum(&|report| report.decayed[1])),

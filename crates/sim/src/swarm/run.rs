@@ -9,7 +9,7 @@ use crate::linearizable::{self, Crash, Verdict};
 use crate::register::{Asked, Register, Said};
 use crate::serializable::{self, Transaction};
 use crate::stores;
-use client::Container;
+use client::{Container, ReadFrom};
 use env::Env;
 use futures_channel::oneshot;
 use futures_util::future::{join, join_all};
@@ -45,6 +45,8 @@ pub struct Report {
     pub decayed: [u64; 3],
     /// Cuts between two engines.
     pub engine_cuts: u32,
+    /// What members answered in the place of leaders, and what they refused.
+    pub member_reads: (u64, u64),
     /// Engines that stood still, and clients.
     pub still: (u32, u32),
     /// Faults that happened, by kind.
@@ -73,6 +75,7 @@ pub(super) struct Run {
     transactions: RefCell<Vec<Transaction>>,
     value_last: Cell<u64>,
     stripes: Cell<u64>,
+    member_reads: Cell<(u64, u64)>,
     /// Somebody has lost something that is not whole again.
     pub is_losing: Cell<bool>,
     pub wiped: Cell<u64>,
@@ -106,6 +109,7 @@ pub fn run(settings: &Settings, tells: bool) -> std::result::Result<Report, Stri
         transactions: RefCell::default(),
         value_last: Cell::new(0),
         stripes: Cell::new(0),
+        member_reads: Cell::default(),
         is_losing: Cell::new(false),
         wiped: Cell::new(0),
         decayed: RefCell::default(),
@@ -150,6 +154,12 @@ impl Run {
     /// The history of all names.
     pub fn names(&self) -> &History<NameCall, NameAnswer> {
         &self.names
+    }
+
+    /// Notes what members have answered a client, and what not.
+    fn note_member_reads(&self, (shown, refused): (u64, u64)) {
+        let so_far = self.member_reads.get();
+        self.member_reads.set((so_far.0 + shown, so_far.1 + refused));
     }
 
     /// Notes that so many stripes were compared.
@@ -215,6 +225,10 @@ impl Run {
                 options.unanswered_max = self.settings.unanswered_max;
                 // Leaders code what the others write.
                 options.codes_stripes = number % 2 == 0;
+                options.read_from = match types::hash::mix2(self.settings.seed, number.into()) % 3 {
+                    0 => ReadFrom::Leaders,
+                    _ => ReadFrom::Members,
+                };
             });
             clients.push((number, open(&client).await.map_err(text("opening the container"))?));
         }
@@ -232,6 +246,7 @@ impl Run {
                 env.spawn(async move {
                     // Nobody waits for it any more when the run has failed.
                     let _ = told.send(worker.work().await);
+                    worker.run.note_member_reads(worker.cont.client().member_read_counts());
                 });
                 async move { (number, outcome.await) }
             };
@@ -330,6 +345,7 @@ impl Run {
             transactions: 0,
             undecided: 0,
             stripes: self.stripes.get(),
+            member_reads: self.member_reads.get(),
             wiped: self.wiped.get(),
             decayed: *self.decayed.borrow(),
             engine_cuts: self.engine_cuts.get(),
