@@ -28,7 +28,7 @@ const DIRTY_MAX: usize = 1024;
 pub enum ReadFrom {
     /// The leaders of groups, as for changes.
     Leaders,
-    /// Any member: one on this machine if there is one, else for each client and group the same one.
+    /// Any member: for each client and group the same one, of those on its machine if there are any.
     Members,
 }
 
@@ -137,21 +137,15 @@ impl Container {
         let may_be_asked = |target: &TargetId| {
             placement::is_live(*target, &map) && !avoided.is_avoided(*target, now)
         };
-        let members = layout.members(unit.group as usize).iter().copied();
-        let members: SmallVec<[TargetId; 6]> = members.filter(may_be_asked).collect();
-        let is_near = |target: &&TargetId| {
-            map.engine_of(**target).is_some_and(|engine| client.is_near(engine))
-        };
-        let near = members.iter().find(is_near).copied();
-        let drawn = || {
-            let of = hash::mix2(
-                client.id().0,
-                hash::mix2(hash::mix2(unit.object.hi, unit.object.lo), unit.group.into()),
-            );
-            let at = of.checked_rem(members.len() as u64)?;
-            members.get(at as usize).copied()
-        };
-        near.or_else(drawn).filter(|member| *member != leader)
+        let is_near =
+            |target: &TargetId| map.engine_of(*target).is_some_and(|of| client.is_near(of));
+        let all = layout.members(unit.group as usize).iter().copied().filter(may_be_asked);
+        let all: SmallVec<[TargetId; 6]> = all.collect();
+        let near: SmallVec<[TargetId; 6]> = all.iter().copied().filter(is_near).collect();
+        let members = if near.is_empty() { &all } else { &near };
+        let of_group = hash::mix2(unit.object.hi, hash::mix2(unit.object.lo, unit.group.into()));
+        let drawn = hash::mix2(client.id().0, of_group).checked_rem(members.len() as u64)?;
+        members.get(drawn as usize).copied().filter(|member| *member != leader)
     }
 }
 

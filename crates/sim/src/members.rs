@@ -42,6 +42,28 @@ pub async fn ask_with_bulk(
     request: &Request<'_>,
     bulk: &[&[u8]],
 ) -> Result<Vec<u8>> {
+    ask_flagged(client, map, target, request, bulk, (0, 0)).await
+}
+
+/// The answer of a target to a request of somebody who has this map, and asks it for what it follows.
+pub async fn ask_as_member(
+    client: &Client,
+    map: &PoolMap,
+    target: TargetId,
+    request: &Request<'_>,
+) -> Result<Vec<u8>> {
+    let by = (wire::header::FLAG_MEMBER, map.version);
+    ask_flagged(client, map, target, request, &[], by).await
+}
+
+async fn ask_flagged(
+    client: &Client,
+    map: &PoolMap,
+    target: TargetId,
+    request: &Request<'_>,
+    bulk: &[&[u8]],
+    (flags, map_version): (u8, u32),
+) -> Result<Vec<u8>> {
     let engine = map.engine_of(target);
     let engine =
         engine.ok_or_else(|| Error::inval(format!("target {target} is not in the map")))?;
@@ -60,8 +82,8 @@ pub async fn ask_with_bulk(
     let call = transport::Call {
         kind: wire::Kind::Request,
         request_id: 1,
-        flags: 0,
-        map_version: 0,
+        flags,
+        map_version,
         deadline: Duration::from_secs(600),
         body: &wire::encode(request),
         bulk_out: bulk,

@@ -6,6 +6,7 @@
 
 mod healing;
 mod leases;
+mod member_reads;
 mod run;
 mod transactions;
 
@@ -42,7 +43,8 @@ const SWARM: Test =
     Test { package: "sim", program: "swarm", filter: "", env: &[("AZEKURA_SWARM_SEEDS", "200")] };
 
 fn all() -> impl Iterator<Item = &'static Mutant> {
-    transactions::MUTANTS.iter().chain(healing::MUTANTS).chain(leases::MUTANTS)
+    let members = leases::MUTANTS.iter().chain(member_reads::MUTANTS);
+    transactions::MUTANTS.iter().chain(healing::MUTANTS).chain(members)
 }
 
 /// The mutants, for people: name, defect, and the test that must find it.

@@ -11,7 +11,10 @@ use transport::SimNet;
 use types::{Code, ContLayout, Durability, Epoch, ObjType, Result, TargetId};
 use wire::control::{ControlRequest, Name, OpenMode};
 use wire::map::{DownReason, PoolMap};
-use wire::obj::{Batch, Cond, Op, Request, Sums, TxId, UpdateIod, UpdateValue};
+use wire::obj::{
+    Batch, BatchReply, Cond, FetchIod, FetchWant, Fetched, Op, OpReply, Request, Sums, TxId,
+    UpdateIod, UpdateValue,
+};
 use wire::order::{Order, OrderAt, Orders, OrdersDone};
 
 /// The engine that leads the object, and the one beside the client, which has it, too; the first one holds the catalog.
@@ -173,6 +176,35 @@ impl Scene {
         self.net().heal_all();
         while self.look().await.as_deref() != Some(b"new") {
             self.sleep(50).await;
+        }
+    }
+
+    /// What the engine that follows has of the key, if it says so.
+    async fn ask_follower(&self, map: &PoolMap) -> Result<Option<Vec<u8>>, Code> {
+        let unit = self.near.object.oid().first_unit();
+        let want = FetchWant::Single { bytes_max: 100, inline_bytes_max: 100 };
+        let iods = vec![FetchIod { akey: b"", want }];
+        let batch = Batch {
+            pool: map.pool,
+            cont: self.near.object.cont().id(),
+            at: Epoch::ZERO,
+            checks: Vec::new(),
+            ops: vec![Op::Fetch { unit, dkey: b"k", cond: Cond::NONE, iods }],
+            sums: Sums::NONE,
+        };
+        let to = TargetId(FOLLOWS as u32);
+        let request = Request::Batch(batch);
+        let answer = members::ask_as_member(&self.admin, map, to, &request).await.unwrap();
+        if answer.first() != Some(&0) {
+            return Err(wire::stale::decode_refusal(&answer).unwrap().0.code);
+        }
+        let reply: BatchReply<'_> = wire::decode(&answer[1..]).unwrap();
+        match &reply.ops[..] {
+            [OpReply::Fetched(found)] => Ok(match found[0].value {
+                Fetched::Inline(bytes) => Some(bytes.to_vec()),
+                _ => None,
+            }),
+            other => panic!("seed {}: {other:?}", self.seed),
         }
     }
 
@@ -358,9 +390,23 @@ fn a_member_that_is_behind_shows_nothing() {
             let mut times = 0;
             while times < 20 {
                 assert_eq!(scene.look().await, None, "seed {seed}: it lacks something");
-                times += u32::from(is_behind(&*members::newest_map(&scene.admin).await.unwrap()));
+                // Clients do not even ask it.
+                let map = members::newest_map(&scene.admin).await.unwrap();
+                let asked = scene.ask_follower(&map).await;
+                assert_ne!(asked, Ok(Some(b"old".to_vec())), "seed {seed}: it lacks something");
+                times += u32::from(is_behind(&map));
             }
             scene.heal().await;
+            // It gets there, and is granted something.
+            loop {
+                let map = members::newest_map(&scene.admin).await.unwrap();
+                match scene.ask_follower(&map).await {
+                    Ok(found) => {
+                        break assert_eq!(found.as_deref(), Some(&b"new"[..]), "seed {seed}");
+                    }
+                    Err(_) => scene.sleep(50).await,
+                }
+            }
         });
     }
 }

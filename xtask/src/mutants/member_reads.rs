@@ -1,0 +1,63 @@
+//! Defects of reads by members: one shows what others do not, or do not show any more.
+
+use super::{Edit, Mutant, Test};
+
+const PATH: &str = "crates/engine/src/member_reads.rs";
+
+/// A test of simulated clusters.
+const fn reads(filter: &'static str) -> Test {
+    Test { package: "sim", program: "cluster", filter, env: &[] }
+}
+
+pub(super) const MUTANTS: &[Mutant] = &[
+    Mutant {
+        name: "nothing-is-dirty",
+        what: "a member shows what it has by orders that others may not have",
+        edits: &[Edit {
+            path: PATH,
+            from: "let Some(dirty) = ctx.followed.dirty_of(leader).filter(|dirty| is_seen(dirty)) else {\n",
+            to: "let Some(dirty) = ctx.followed.dirty_of(leader).filter(|dirty| is_seen(dirty) && false) else {\n",
+        }],
+        found_by: reads("member_reads::what_not_all_members_have_is_not_shown"),
+    },
+    Mutant {
+        name: "members-show-without-a-grant",
+        what: "a member shows what it has though it may have been left out",
+        edits: &[Edit {
+            path: PATH,
+            from: "        } else if !self.is_lead_granted(ctx) {\n",
+            to: "        } else if !self.is_lead_granted(ctx) && ctx.is_unsure() {\n",
+        }],
+        found_by: reads("member_reads::a_member_that_is_cut_off_and_left_out_shows_nothing_old"),
+    },
+    Mutant {
+        name: "members-behind-show",
+        what: "a member shows what it has while it lacks what others have changed",
+        edits: &[Edit {
+            path: PATH,
+            from: "        let text = if ctx.is_unsure() || !placement::is_live(self.id, map) {\n",
+            to: "        let text = if ctx.is_unsure() && placement::is_live(self.id, map) {\n",
+        }],
+        found_by: reads("member_reads::a_member_that_is_behind_shows_nothing"),
+    },
+    Mutant {
+        name: "members-show-under-parts",
+        what: "a member shows what a part of a transaction holds",
+        edits: &[Edit {
+            path: PATH,
+            from: "        if ctx.shard.is_held(cont, summary) {\n",
+            to: "        if ctx.shard.is_held(cont, summary) && summary.writes {\n",
+        }],
+        found_by: reads("member_reads::what_a_part_of_a_transaction_holds_is_not_shown"),
+    },
+    Mutant {
+        name: "nobody-asks-how-far-orders-are",
+        what: "what a leader ordered last stays dirty until it orders something else",
+        edits: &[Edit {
+            path: PATH,
+            from: "            Some(Ok(told)) => dirty.settle_by(&told),\n",
+            to: "            Some(Ok(told)) => dirty.settle_by(&SettledOrders { stream: 0, ..told }),\n",
+        }],
+        found_by: reads("member_reads::a_member_answers_while_its_leader_does_not"),
+    },
+];
