@@ -205,9 +205,12 @@ impl Run {
         self.down.borrow_mut().remove(&engine);
     }
 
-    /// An engine and a client hear nobody but each other.
-    async fn split(&self, env: &Env, engine: usize) {
-        let (client, engine) = (self.any_client(env), Cluster::engine_name(engine));
+    /// An engine and a client hear nobody but each other. It counts as down: what it misses meanwhile it cannot give to others.
+    async fn split(&self, env: &Env, number: usize) {
+        if !self.down.borrow_mut().insert(number) {
+            return;
+        }
+        let (client, engine) = (self.any_client(env), Cluster::engine_name(number));
         self.note(|| format!("{engine} and {client} are alone"));
         let (world, net) = (self.cluster.world(), SimNet::of(self.cluster.world()));
         let engines = (0..self.settings.engines).map(Cluster::engine_name);
@@ -224,6 +227,7 @@ impl Run {
         self.pause(env, SPLIT_TIME.end - SPLIT_TIME.start).await;
         pairs.iter().for_each(|(a, b)| net.heal(a, b));
         world.set_monotonic_gain(&engine, 0);
+        self.down.borrow_mut().remove(&number);
     }
 
     async fn outage(&self, env: &Env, engine: usize, least: Duration, longest: Duration) {
