@@ -70,6 +70,7 @@ pub fn global_handle_seeds() -> Vec<Vec<u8>> {
         aims: Vec::new(),
         is_rebuild_stopped: false,
         balance_wanted: 0,
+        is_move_due: false,
     };
     let cont = ContInfo {
         id: ContId(1),

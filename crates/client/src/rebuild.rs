@@ -27,9 +27,10 @@ impl RebuildState {
         }
     }
 
-    /// With what an administrator wants and has not begun yet, unless it is not to begin.
+    /// With what is to move, or is wanted by an administrator, and has not begun yet, unless it is not to begin.
     pub fn of(pool: &PoolInfo) -> RebuildState {
-        let is_wanted = lacks_drains(pool) || pool.balance_wanted > pool.map.balanced;
+        let is_balance_wanted = pool.balance_wanted > pool.map.balanced;
+        let is_wanted = pool.is_move_due || lacks_drains(pool) || is_balance_wanted;
         match !pool.is_rebuild_stopped && is_wanted {
             true => RebuildState::Busy,
             false => RebuildState::of_map(&pool.map),

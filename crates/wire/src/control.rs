@@ -483,6 +483,8 @@ pub struct PoolInfo {
     pub is_rebuild_stopped: bool,
     /// The placement epoch up to which targets that were added are to take over their share: see [`PoolMap::balanced`].
     pub balance_wanted: u8,
+    /// By who is missing and what is wanted something else is to move than does ([`PoolMap::next`]); that is planned in a moment.
+    pub is_move_due: bool,
 }
 
 /// A container as the catalog knows it.

@@ -406,6 +406,7 @@ mod tests {
             aims: Vec::new(),
             is_rebuild_stopped: false,
             balance_wanted: 0,
+            is_move_due: false,
         }
     }
 

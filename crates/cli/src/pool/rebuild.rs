@@ -64,6 +64,8 @@ pub struct RebuildReport {
     pub drained: Vec<u32>,
     /// Targets that were added come to take over their share of what is there.
     pub is_balancing: bool,
+    /// Something else is to move than does, and begins in a moment.
+    pub is_due: bool,
     /// Targets that had no room to stand in: the next ones do, as far as there are any.
     pub full: Vec<u32>,
     /// Targets whose drain waits: all others have a part of the same groups already. Not known without asking targets.
@@ -103,6 +105,7 @@ impl RebuildReport {
                 ids(&drained)
             },
             is_balancing: map.next.is_some() && map.next_balanced != map.balanced,
+            is_due: false,
             full: {
                 let full: BTreeSet<u32> = map.passed_for_want_of_room().map(|id| id.0).collect();
                 full.into_iter().collect()
@@ -179,7 +182,8 @@ impl RebuildReport {
         let is_wanted = info.balance_wanted > info.map.balanced && !info.is_rebuild_stopped;
         let of_map = RebuildReport::of(&info.map);
         let is_balancing = of_map.is_balancing || is_wanted;
-        RebuildReport { state: word(RebuildState::of(info)), is_balancing, ..of_map }
+        let is_due = info.is_move_due && !info.is_rebuild_stopped;
+        RebuildReport { state: word(RebuildState::of(info)), is_balancing, is_due, ..of_map }
     }
 
     /// In one line; `None` when there is nothing to say.
@@ -196,6 +200,9 @@ impl RebuildReport {
             if !back.is_empty() {
                 parts.push(format!("{} {} back", named(&back), verb(&back, "come")));
             }
+        }
+        if self.is_due {
+            parts.push("what is to move begins to in a moment".into());
         }
         if self.is_balancing {
             parts.push("targets come to their share".into());

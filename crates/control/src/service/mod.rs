@@ -68,6 +68,7 @@ pub struct Service {
     times: times::TimesTable,
     starts: RefCell<members::Starts>,
     missing: moves::Missing,
+    last_look: moves::LastLook,
     /// The map of each pool that targets were told last.
     told_last: RefCell<HashMap<PoolId, Rc<PoolMap>>>,
     grants: grants::Grants,
@@ -109,6 +110,7 @@ impl Service {
             times: times::TimesTable::default(),
             starts: RefCell::default(),
             missing: RefCell::default(),
+            last_look: moves::LastLook::default(),
             told_last: RefCell::default(),
             grants: grants::Grants::default(),
             newest: RefCell::default(),

@@ -22,7 +22,7 @@ use super::orders::Targets;
 use crate::records::{OutDf, PassedDf, PoolDf, StageDf, TargetDf};
 use crate::store::{Loaded, Tx};
 use async_recursion::async_recursion as boxed;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use types::{PoolId, Rank, Result, TargetId};
@@ -32,6 +32,9 @@ use wire::map::{DownReason, TargetState};
 
 /// Since when targets are down, by the clock of whoever looks.
 pub(super) type Missing = RefCell<BTreeMap<(PoolId, TargetId), Duration>>;
+
+/// The last look of [`Service::stand_in`]: when it was, and for whom others stand in by themselves.
+pub(super) type LastLook = Cell<(Duration, Option<Duration>)>;
 
 impl Service {
     /// Has others stand in for targets that are down for at least `after`, or excluded, or to be drained, and sends back those that
@@ -45,47 +48,53 @@ impl Service {
         after: Option<Duration>,
         orders: &dyn Targets,
     ) -> Result<()> {
+        self.last_look.set((now, after));
         for pool in self.store.pools().await? {
             if pool.record.stage != StageDf::Ready {
                 continue;
             }
-            let long = self.long_missing(&pool.record, now, after);
-            if let Some(plan) = planned(&pool.record, &long) {
+            self.note_missing(&pool.record, now);
+            if let Some(plan) = planned(&pool.record, &self.long_missing(&pool.record)) {
                 self.plan_moves(pool, plan, orders).await?;
             }
         }
         Ok(())
     }
 
-    /// Targets of a pool that are missing for so long that others are to stand in for them.
-    fn long_missing(
-        &self,
-        pool: &PoolDf,
-        now: Duration,
-        after: Option<Duration>,
-    ) -> BTreeSet<TargetId> {
+    /// True when the next look has something move that does not yet, or nothing more of what does.
+    pub(super) fn is_move_due(&self, pool: &PoolDf) -> bool {
+        pool.stage == StageDf::Ready && planned(pool, &self.long_missing(pool)).is_some()
+    }
+
+    /// Notes which targets of a pool are missing, and since when.
+    fn note_missing(&self, pool: &PoolDf, now: Duration) {
         let mut missing = self.missing.borrow_mut();
-        let mut long = BTreeSet::new();
         for target in &pool.targets {
             let key = (pool.id, target.id);
             match target.reason {
                 None | Some(DownReason::Behind) => {
                     missing.remove(&key);
                 }
-                Some(DownReason::Excluded) => {
-                    if after.is_some() || target.aim == TargetAim::Exclude {
-                        long.insert(target.id);
-                    }
-                }
+                Some(DownReason::Excluded) => {}
                 Some(DownReason::Silent | DownReason::Stopped | DownReason::Lost) => {
-                    let since = *missing.entry(key).or_insert(now);
-                    if after.is_some_and(|after| now.saturating_sub(since) >= after) {
-                        long.insert(target.id);
-                    }
+                    missing.entry(key).or_insert(now);
                 }
             }
         }
-        long
+    }
+
+    /// Targets of a pool that were missing for so long at the last look that others are to stand in for them.
+    fn long_missing(&self, pool: &PoolDf) -> BTreeSet<TargetId> {
+        let ((now, after), missing) = (self.last_look.get(), self.missing.borrow());
+        let is_long = |target: &&TargetDf| match target.reason {
+            None | Some(DownReason::Behind) => false,
+            Some(DownReason::Excluded) => after.is_some() || target.aim == TargetAim::Exclude,
+            Some(DownReason::Silent | DownReason::Stopped | DownReason::Lost) => {
+                let since = missing.get(&(pool.id, target.id));
+                since.zip(after).is_some_and(|(since, after)| now.saturating_sub(*since) >= after)
+            }
+        };
+        pool.targets.iter().filter(is_long).map(|target| target.id).collect()
     }
 
     /// Has a pool become what is planned; another try comes when it was changed meanwhile.

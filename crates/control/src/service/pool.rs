@@ -345,6 +345,7 @@ impl Service {
             aims: aims.map(|target| (target.id, target.aim)).collect(),
             is_rebuild_stopped: pool.is_rebuild_stopped,
             balance_wanted: pool.balance_wanted,
+            is_move_due: self.is_move_due(pool),
         })
     }
 }

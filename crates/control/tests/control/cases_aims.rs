@@ -179,6 +179,43 @@ fn excluded_targets_stay_out_until_they_are_wanted() {
     assert!(reasons(&system).iter().all(|reason| *reason == behind));
 }
 
+/// Somebody who asks right after an exclusion, or when a target is whole again that others stand in for, is not told that nothing is to move. What is
+/// planned, stopped, or not to be done, is not due.
+#[test]
+fn what_is_to_move_is_due_until_it_is_planned() {
+    let system = System::new(3);
+    system.pool("tank");
+    let is_due = || system.pools()[0].is_move_due;
+    assert!(!is_due());
+    look(&system);
+    assert!(!is_due());
+    aim(&system, TargetAim::Exclude);
+    assert!(is_due());
+    look(&system);
+    assert!(!is_due() && map(&system).next.is_some());
+    all_join(&system);
+    assert!(!is_due() && map(&system).next.is_none());
+    aim(&system, TargetAim::Serve);
+    look(&system);
+    assert!(!is_due(), "it catches up first");
+    let pool = system.pools()[0].id;
+    for target in of(&map(&system), AWAY) {
+        let map_version = map(&system).version;
+        system.run(R::TargetCaughtUp { pool, target, map_version }).unwrap();
+    }
+    assert!(is_due());
+    system.run(R::PoolRebuild { pool: label("tank"), runs: false }).unwrap();
+    assert!(!is_due(), "it is stopped");
+    system.run(R::PoolRebuild { pool: label("tank"), runs: true }).unwrap();
+    look(&system);
+    all_join(&system);
+    assert!(!is_due() && outs(&system).is_empty());
+    // One that is away for a moment comes back.
+    block_on(system.service.engine_is_silent(AWAY, "gone", true, &*system.targets)).unwrap();
+    look(&system);
+    assert!(!is_due());
+}
+
 #[test]
 fn copies_are_not_drained_onto_one_engine_and_stopped_moves_stay_stopped() {
     let system = System::new(2);

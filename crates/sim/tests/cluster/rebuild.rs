@@ -1,6 +1,6 @@
 //! Others stand in for targets that stay away.
 
-use client::{ArrayObj, Client, Container, KvObj};
+use client::{ArrayObj, Client, Container, KvObj, RebuildState};
 use engine::StoreConfig;
 use env::DiskFaults;
 use sim::{Cluster, ClusterSpec, members, seeds};
@@ -11,7 +11,7 @@ use types::{
     ContLayout, ContProps, Durability, ObjClass, ObjType, Oid, PlacementRule, Rank, Result,
 };
 use uuid::Uuid;
-use wire::control::{ControlRequest, Name, OpenMode, Subject, TargetAim};
+use wire::control::{ControlReply, ControlRequest, Name, OpenMode, Subject, TargetAim};
 use wire::map::PoolMap;
 use wire::obj::{Cond, Recx};
 
@@ -175,6 +175,35 @@ async fn aim(client: &Client, map: &PoolMap, rank: u32, aim: TargetAim) {
     let targets = of.map(|target| target.id).collect();
     let pool = Name::Label("p".into());
     client.control(&ControlRequest::PoolAim { pool, targets, aim }).await.unwrap();
+}
+
+/// Who waits for moves right after they were asked for waits for their end: between a wish and its plan, and between a target's return and that of what
+/// stood in for it, nothing moved, and that was taken for the end.
+#[test]
+fn what_was_asked_for_is_waited_for_before_it_is_planned() {
+    use TargetAim::{Drain, Exclude, Serve};
+    let cluster = cluster(1, 4, 1, 60);
+    cluster.block_on(async {
+        let client = cluster.client("c");
+        let cont = cluster.container(&client, Durability::Wal, ContLayout::Plain).await.unwrap();
+        let mut work = Work::new(&cont);
+        work.go_on(0).await;
+        let map = members::newest_map(&client).await.unwrap();
+        for (wish, out) in [(Exclude, &[1][..]), (Serve, &[]), (Drain, &[1]), (Serve, &[])] {
+            aim(&client, &map, 1, wish).await;
+            let query = ControlRequest::PoolQuery(Name::Label("p".into()));
+            let found = loop {
+                match client.control(&query).await.unwrap() {
+                    ControlReply::Pool(pool) if RebuildState::of(&pool) != RebuildState::Busy => {
+                        break pool;
+                    }
+                    _ => client.env().sleep(Duration::from_millis(1)).await,
+                }
+            };
+            assert!(are_out(out)(&found.map), "{wish:?}: {:?}", found.map);
+        }
+        work.check("at the end").await;
+    });
 }
 
 /// An engine is emptied while everybody goes on writing, what has no copies moves, too, and nothing needs it any more: it may be

@@ -110,6 +110,7 @@ fn pool(durability: Durability) -> PoolInfo {
         aims: vec![(TargetId(6), TargetAim::Exclude)],
         is_rebuild_stopped: true,
         balance_wanted: 3,
+        is_move_due: true,
     }
 }
 
