@@ -9,7 +9,7 @@
 
 use crate::damage::is_damage;
 use crate::mend::Keys;
-use crate::streams::Given;
+use crate::streams::{Given, Sent};
 use crate::target::{Target, TargetPool};
 use futures_channel::oneshot;
 use std::cell::{Cell, RefCell};
@@ -19,7 +19,7 @@ use std::time::Duration;
 use types::{Code, ContId, Epoch, Error, PoolId, Result, TargetId, Unit};
 use wire::map::PoolMap;
 use wire::member::MemberAsk;
-use wire::obj::{Cond, Op, TxId};
+use wire::obj::{Cond, Op, TxId, TxOutcome};
 use wire::order::{Order, OrderOrigin};
 
 /// Pauses before another try: the first, and where doubling ends.
@@ -31,8 +31,13 @@ const PAUSE_MAX: Duration = Duration::from_secs(2);
 pub(crate) enum What {
     Dkey(Vec<u8>),
     Whole,
+    /// What is known of it beside its keys.
+    Facts,
     /// The answer to a transaction that has changed it.
     Answer(Answered),
+    /// How a part of its group was decided: committed at an epoch, or not. Who leads next tells it once more before it gives others the keys: who holds the part still would
+    /// have it take effect later, over what was changed since.
+    Decided(TxId, Option<Epoch>),
     /// Parts and decisions of its group.
     Notes,
 }
@@ -73,9 +78,12 @@ impl Recent {
                 self.0.push_back((number, place));
             }
         };
-        if let Order::Decide { tx, .. } = order {
+        if let Order::Decide { tx, outcome } = order {
             if let Some((cont, part)) = ctx.shard.prepared_batch(*tx) {
                 changed_by(cont, &part.batch().ops, &mut note);
+                let unit = crate::commit::part_unit(ctx, *tx);
+                let decided = What::Decided(*tx, committed_at(*outcome));
+                unit.into_iter().for_each(|unit| note((NO_CONT, unit, decided.clone())));
             }
             return;
         }
@@ -118,6 +126,13 @@ pub(crate) struct Suspects {
     waiting: RefCell<Vec<oneshot::Sender<()>>>,
 }
 
+fn committed_at(outcome: TxOutcome) -> Option<Epoch> {
+    match outcome {
+        TxOutcome::Committed(epoch) => Some(epoch),
+        TxOutcome::Aborted | TxOutcome::Pending => None,
+    }
+}
+
 /// What ops change.
 pub(crate) fn changed_by(cont: ContId, ops: &[Op<'_>], note: &mut dyn FnMut(Place)) {
     vos::changed_places(ops, &mut |unit, dkey| {
@@ -144,15 +159,22 @@ fn changed_by_order(order: &Order<'_>, note: &mut dyn FnMut(Place)) {
         }
         // Readers are shown the same, but cells are kept only while who leads names them.
         Order::Fold { cont, unit, dkey, .. } => note((*cont, *unit, What::Dkey(dkey.to_vec()))),
-        // A leader gives all members what it alone has of an earlier one, and may be lost when some have it.
-        Order::Install { cont, unit, dkey, .. } => note((*cont, *unit, What::Dkey(dkey.to_vec()))),
-        // Parts are compared as such; facts of a unit come with its keys.
+        // Who sends these may have them of another leader that was lost before all members had them.
+        Order::Install { cont, unit, dkey, .. } => {
+            note((*cont, *unit, What::Dkey(dkey.to_vec())));
+        }
+        Order::InstallFacts { cont, unit } => note((*cont, *unit, What::Facts)),
+        Order::Answers { answers } => {
+            let of = |answer: &OrderOrigin<'_>| {
+                (NO_CONT, answer.of, What::Answer(Answered::first_of(answer.tx)))
+            };
+            answers.iter().map(of).for_each(note);
+        }
+        // Parts are compared as such, and the last one of an image stands for all.
         Order::Prepare { .. }
         | Order::Decide { .. }
         | Order::ForgetDecision { .. }
-        | Order::Answers { .. }
-        | Order::InstallPart { .. }
-        | Order::InstallFacts { .. } => {}
+        | Order::InstallPart { .. } => {}
     }
 }
 
@@ -217,7 +239,7 @@ impl Suspects {
                 && match what {
                     What::Dkey(changed) => changed == dkey,
                     What::Whole => true,
-                    What::Answer(_) | What::Notes => false,
+                    What::Facts | What::Answer(_) | What::Decided(..) | What::Notes => false,
                 }
         };
         let answers = places.iter().take_while(|(cont, ..)| *cont == NO_CONT);
@@ -290,11 +312,15 @@ impl Target {
                     match what {
                         What::Dkey(dkey) => note(*cont, punch_dkey(*unit, dkey)),
                         What::Whole => note(*cont, punch(*unit)),
-                        What::Answer(_) | What::Notes => {}
+                        What::Facts | What::Answer(_) | What::Decided(..) | What::Notes => {}
                     }
                 }
             });
             suspects.holds.borrow_mut().push(number);
+            for (_, unit, what) in &led {
+                // In this step: before anything else comes to who holds the part still. What does not go now is told again with the rest.
+                drop(self.tell_decided(pool, ctx, *unit, what));
+            }
             self.take_over_answers(ctx);
         }
         if suspects.is_running.replace(true) {
@@ -396,6 +422,21 @@ impl Target {
 
     pub(crate) fn leads(&self, ctx: &TargetPool, unit: Unit) -> bool {
         self.leader_of(ctx, unit).is_ok_and(|leader| leader == self.id)
+    }
+
+    /// Has the members of a group that this target leads decide a part as it was decided here; nothing where it is about something else.
+    fn tell_decided(
+        self: &Rc<Self>,
+        pool: PoolId,
+        ctx: &Rc<TargetPool>,
+        unit: Unit,
+        what: &What,
+    ) -> Result<Sent> {
+        let What::Decided(tx, committed) = what else { return Ok(Sent::NOWHERE) };
+        let group = self.led_group(ctx, unit)?;
+        let outcome = committed.map_or(TxOutcome::Aborted, TxOutcome::Committed);
+        let order = Order::Decide { tx: *tx, outcome };
+        Ok(self.ship(pool, ctx, group.as_ref(), &order, Vec::new(), None))
     }
 
     fn release_holds(&self, ctx: &TargetPool) {
@@ -501,11 +542,14 @@ impl Target {
         let Some(group) = self.led_group(ctx, unit)? else { return Ok(()) };
         let answers = places.iter().filter_map(|what| match what {
             What::Answer(answered) => Some((answered.tx, unit)),
-            What::Dkey(_) | What::Whole | What::Notes => None,
+            What::Dkey(_) | What::Whole | What::Facts | What::Decided(..) | What::Notes => None,
         });
         let answers: Vec<(TxId, Unit)> = answers.collect();
         let told = self.ship_answers(pool, ctx, &group, &answers)?;
         if cont == NO_CONT {
+            for what in places {
+                self.tell_decided(pool, ctx, unit, what)?.settled().await?;
+            }
             return told.settled().await;
         }
         let mut all: BTreeSet<Vec<u8>> = dkeys_of(places).map(<[u8]>::to_vec).collect();
@@ -592,7 +636,7 @@ impl Target {
 fn dkeys_of(places: &[What]) -> impl Iterator<Item = &[u8]> {
     places.iter().filter_map(|what| match what {
         What::Dkey(dkey) => Some(&dkey[..]),
-        What::Whole | What::Answer(_) | What::Notes => None,
+        What::Whole | What::Facts | What::Answer(_) | What::Decided(..) | What::Notes => None,
     })
 }
 

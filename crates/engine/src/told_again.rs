@@ -117,7 +117,7 @@ impl Target {
                     let new = here.into_iter().filter(|(_, newest)| *newest >= since);
                     changed.extend(new.map(|(key, _)| key));
                 }
-                What::Answer(_) | What::Notes => {}
+                What::Facts | What::Answer(_) | What::Decided(..) | What::Notes => {}
             }
         }
         Ok(changed)

@@ -45,6 +45,7 @@ mod slow_devices;
 mod snapshots;
 mod spreading;
 mod stores;
+mod suspects;
 mod tiers;
 mod unnamed;
 mod unreadable;

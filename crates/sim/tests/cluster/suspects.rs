@@ -1,0 +1,194 @@
+//! What lost leaders may have told some members of a group and others not, when who is to settle it is lost, too.
+
+use client::{Client, Container, KvObj, Tx};
+use futures_util::future::join;
+use sim::{Cluster, ClusterSpec, members, seeds};
+use std::time::Duration;
+use transport::SimNet;
+use types::{ContLayout, Durability, ObjType, Oid, TargetId};
+use wire::control::{Name, OpenMode};
+use wire::map::PoolMap;
+use wire::obj::Cond;
+
+async fn open(client: &Client) -> Container {
+    let name = |text: &str| Name::Label(text.into());
+    let pool = client.pool_open(&name("p"), OpenMode::ReadWrite).await.unwrap();
+    pool.cont_open(&name("c"), OpenMode::ReadWrite).await.unwrap()
+}
+
+/// An object whose group is these targets, and its members, the leader first.
+fn object_of(
+    cont: &Container,
+    map: &PoolMap,
+    class: &str,
+    meant: &[TargetId],
+) -> (KvObj, Vec<TargetId>) {
+    let class = class.parse().unwrap();
+    let oid = |number| cont.generate_oid(ObjType::KvHashed, class, 0, number).unwrap();
+    let members = |oid: &Oid| placement::layout(*oid, map).unwrap().members(0).to_vec();
+    let is_meant = |oid: &Oid| members(oid).iter().all(|member| meant.contains(member));
+    let oid = (1..).map(oid).find(is_meant).unwrap();
+    (KvObj { object: cont.object(oid) }, members(&oid))
+}
+
+fn node(target: TargetId) -> String {
+    Cluster::engine_name(target.0 as usize)
+}
+
+fn kill(cluster: &Cluster, target: TargetId) {
+    cluster.kill_engine(target.0 as usize);
+}
+
+/// A leader had told one of four members of an update. That one led next, gave another one what it had of the key, and was lost before it reached the third. Who led then
+/// showed the update, and knew of nothing that the third lacks: when it was lost as well, what had been shown was gone.
+#[test]
+fn what_a_leader_spreads_when_it_is_lost_is_spread_by_the_next() {
+    for seed in seeds(4) {
+        let cluster = Cluster::start(ClusterSpec { seed, engines: 6, targets: 1 }).unwrap();
+        cluster.block_on(async {
+            let (writer, reader) = (cluster.client("w"), cluster.client("r"));
+            let cont =
+                cluster.container(&writer, Durability::Wal, ContLayout::Plain).await.unwrap();
+            let map = members::newest_map(&writer).await.unwrap();
+            let (kv, group) = object_of(&cont, &map, "RP_4G1", &[1, 2, 3, 4].map(TargetId));
+            let seen = KvObj { object: open(&reader).await.object(kv.object.oid()) };
+            kv.put(None, Cond::NONE, b"key", b"old").await.unwrap();
+            let [lost, next, third, last] = group[..] else { panic!("four members") };
+            let (net, env) = (SimNet::of(cluster.world()), reader.env());
+            net.cut_one_way(&node(lost), &node(third));
+            net.cut_one_way(&node(lost), &node(last));
+            let put = kv.put(None, Cond::NONE, b"key", b"new");
+            assert!(env.timeout(Duration::from_millis(50), put).await.is_none());
+            (0..6).for_each(|engine| net.cut("w", &Cluster::engine_name(engine)));
+            net.cut_one_way(&node(next), &node(last));
+            kill(&cluster, lost);
+            let is_down = |target: TargetId| {
+                move |map: &PoolMap| map.target(target).is_some_and(|info| info.reason.is_some())
+            };
+            assert_eq!(members::await_map(&reader, is_down(lost)).await.unwrap(), None);
+            env.sleep(Duration::from_secs(1)).await;
+            kill(&cluster, next);
+            net.heal(&node(next), &node(last));
+            let found = seen.get(None, b"key").await.unwrap();
+            assert_eq!(found.as_deref(), Some(&b"new"[..]), "seed {seed}: nobody spread it");
+            kill(&cluster, third);
+            let later = seen.get(None, b"key").await.unwrap();
+            assert_eq!(later, found, "seed {seed}: what was shown is gone");
+        });
+    }
+}
+
+/// A transaction of a group of three members and of others, one of which coordinates it.
+struct Decided {
+    cont: Container,
+    client: Client,
+    kv: KvObj,
+    /// The three members, the leader first.
+    group: [TargetId; 3],
+    /// Leads the first of the others.
+    coordinator: TargetId,
+    others: Vec<KvObj>,
+}
+
+impl Decided {
+    async fn new(cluster: &Cluster, others: &[[u32; 2]]) -> Decided {
+        let client = cluster.client("c");
+        let cont = cluster.container(&client, Durability::Wal, ContLayout::Plain).await.unwrap();
+        let map = members::newest_map(&client).await.unwrap();
+        let (kv, group) = object_of(&cont, &map, "RP_3G1", &[1, 2, 3].map(TargetId));
+        let others = others.iter().map(|of| object_of(&cont, &map, "RP_2G1", &of.map(TargetId)));
+        let others: Vec<(KvObj, Vec<TargetId>)> = others.collect();
+        let coordinator = others[0].1[0];
+        let others = others.into_iter().map(|(kv, _)| kv).collect();
+        let group = group.try_into().unwrap();
+        let all = Decided { cont, client, kv, group, coordinator, others };
+        for kv in all.others.iter().chain([&all.kv]) {
+            kv.put(None, Cond::NONE, b"k", b"before").await.unwrap();
+        }
+        all
+    }
+
+    /// Commits the transaction; false when trouble came too early for that.
+    async fn commit(&self) -> bool {
+        let tx = Tx::open(&self.cont, false);
+        for kv in self.others.iter().chain([&self.kv]) {
+            kv.put(Some(&tx), Cond::NONE, b"k", b"after").await.unwrap();
+        }
+        tx.commit().await.is_ok()
+    }
+
+    async fn found(&self) -> Vec<u8> {
+        self.kv.get(None, b"k").await.unwrap().unwrap()
+    }
+}
+
+/// A leader was lost when it had told one of its two members how a transaction was decided. That one led next and had the other get the key, which kept its part all
+/// the same; what was written later was written there beside it. When that one led, another group had not acknowledged the decision yet, so it heard of it, and what
+/// the transaction had written came up over what was written after it.
+#[test]
+fn a_part_that_was_decided_elsewhere_does_not_take_effect_later() {
+    let mut committed = 0;
+    for at in seeds(40) {
+        let cluster = Cluster::start(ClusterSpec { seed: at, engines: 8, targets: 1 }).unwrap();
+        committed += cluster.block_on(async {
+            let all = Decided::new(&cluster, &[[4, 5], [6, 7]]).await;
+            let [lost, next, last] = all.group;
+            let (net, env) = (SimNet::of(cluster.world()), all.client.env());
+            let work = async {
+                let is_committed = all.commit().await;
+                if is_committed {
+                    all.kv.put(None, Cond::NONE, b"k", b"later").await.unwrap();
+                }
+                is_committed
+            };
+            let trouble = async {
+                env.sleep(Duration::from_micros(50 * at)).await;
+                net.cut_one_way(&node(lost), &node(last));
+                // They do not hear that it is committed.
+                [6, 7].iter().for_each(|other| {
+                    net.cut(&node(all.coordinator), &Cluster::engine_name(*other));
+                });
+                env.sleep(Duration::from_millis(3)).await;
+                kill(&cluster, lost);
+            };
+            let (is_committed, ()) = join(work, trouble).await;
+            if is_committed {
+                kill(&cluster, next);
+                assert_eq!(all.found().await.escape_ascii().to_string(), "later", "at {at}");
+            }
+            u32::from(is_committed)
+        });
+    }
+    assert!(committed > 10 || seeds(40).count() < 40, "{committed} were committed");
+}
+
+/// The same where all have acknowledged, and the one that kept its part asks for the first time when nobody knows of the transaction any more: who led in between
+/// had it get what the transaction had written.
+#[test]
+fn a_part_that_one_of_three_saw_decided_is_with_all() {
+    let mut committed = 0;
+    for at in seeds(40) {
+        let cluster = Cluster::start(ClusterSpec { seed: at, engines: 6, targets: 1 }).unwrap();
+        committed += cluster.block_on(async {
+            let all = Decided::new(&cluster, &[[4, 5]]).await;
+            let [lost, next, last] = all.group;
+            let (net, env) = (SimNet::of(cluster.world()), all.client.env());
+            let trouble = async {
+                env.sleep(Duration::from_micros(50 * at)).await;
+                net.cut_one_way(&node(lost), &node(last));
+                net.cut(&node(all.coordinator), &node(last));
+                env.sleep(Duration::from_millis(3)).await;
+                kill(&cluster, lost);
+            };
+            let (is_committed, ()) = join(all.commit(), trouble).await;
+            if is_committed {
+                env.sleep(Duration::from_secs(10)).await;
+                kill(&cluster, next);
+                net.heal(&node(all.coordinator), &node(last));
+                assert_eq!(all.found().await.escape_ascii().to_string(), "after", "at {at}");
+            }
+            u32::from(is_committed)
+        });
+    }
+    assert!(committed > 10 || seeds(40).count() < 40, "{committed} were committed");
+}
