@@ -25,7 +25,7 @@ use wire::control::{ControlReply, ControlRequest};
 use wire::hello::Service;
 use wire::map::{DownReason, OutTarget, PoolMap, TargetInfo};
 use wire::member::{KeyList, ListedUnit, MemberAsk, MemberRequest, Notes, UnitList};
-use wire::obj::{Request, TxId, TxOutcome};
+use wire::obj::{Request, TxId};
 
 /// Units whose keys are compared at the same time. A leader has images of so many times [`Portions::mended`] dkeys in memory for each
 /// member that catches up.
@@ -262,7 +262,7 @@ impl Target {
     }
 
     /// Gets the notes of a leader: decisions and objects without a name. Parts in doubt of those of its groups that are meant, which it does not have itself,
-    /// are dropped: it has decided, and told who had to know. Returns the containers that it knows, and the decisions that it does not have.
+    /// are ended. Returns the containers that it knows, and the decisions that it does not have.
     pub(crate) async fn take_notes_of(
         self: &Rc<Self>,
         ctx: &Rc<TargetPool>,
@@ -286,21 +286,8 @@ impl Target {
         if ctx.map_version() != map.version {
             return Err(Error::new(Code::Stale, "the pool map has changed meanwhile"));
         }
-        let is_over = |tx: &TxId| !notes.parts.contains(tx) && ctx.shard.is_prepared(*tx);
-        if parts.iter().any(is_over) {
-            // What they have changed comes later, with the keys, and until then it is not here.
-            self.end_trust(map.pool, ctx)?;
-        }
-        for tx in parts {
-            if is_over(&tx) {
-                tracing::debug!(
-                    "target {}: drops part {tx:?}, unknown to target {leader}",
-                    self.id
-                );
-                ctx.shard.decide(tx, TxOutcome::Aborted, None, &[])?;
-                ctx.undecided.wake(&tx);
-            }
-        }
+        let over = parts.into_iter().filter(|tx| !notes.parts.contains(tx)).collect();
+        self.end_parts(ctx, map, over).await?;
         decisions.retain(|tx| !notes.decisions.contains(tx));
         ctx.shard.written(ctx.shard.last_lsn()).await?;
         Ok((notes.conts, decisions))

@@ -16,6 +16,7 @@
 
 mod coordinate;
 mod doubt;
+mod over;
 mod part;
 
 pub(crate) use part::{part_unit, part_units};
@@ -50,6 +51,7 @@ pub(crate) struct Transactions {
     coordinating: RefCell<HashSet<TxId>>,
     /// Parts in doubt whose coordinators are being asked.
     asking: RefCell<HashSet<TxId>>,
+    over: over::Over,
 }
 
 impl Transactions {

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use transport::{Incoming, IncomingBulk};
 use types::{Code, ContId, Error, PoolId, Result, TargetId, Unit};
-use vos::{Lsn, Origin, OrphanChange, Payload};
+use vos::{Lsn, Origin, OrphanChange, Payload, Summary};
 use wire::header::FLAG_USERS;
 use wire::map::{LEFT_UNSURE, PoolMap, TargetInfo};
 use wire::obj::{Batch, Cond, Op, Request, Sums};
@@ -264,8 +264,8 @@ impl Target {
                 // From here to `apply` no await: what is in memory stays.
                 self.may_lead(ctx, orders)?;
                 // Its leader has decided the part that holds these keys, and not told here.
-                if shard.conflicts(cont, &[], &ops) {
-                    self.end_trust(orders.pool, ctx)?;
+                if let Some(held) = shard.holder_of(cont, &Summary::of(&[], &ops)) {
+                    self.end_holder(ctx, held)?;
                 }
                 ctx.clock.observe(epoch);
                 let orphaned = orphaned.into_iter().map(OrphanChange::Add);
@@ -282,8 +282,8 @@ impl Target {
                 let payload = self.stage_order(ctx, cont, &batch.ops, &batch.sums, bulk).await?;
                 shard.ready(cont, &batch.checks, &batch.ops).await?;
                 self.may_lead(ctx, orders)?;
-                if shard.conflicts(cont, &batch.checks, &batch.ops) {
-                    self.end_trust(orders.pool, ctx)?;
+                if let Some(held) = shard.holder_of(cont, &Summary::of(&batch.checks, &batch.ops)) {
+                    self.end_holder(ctx, held)?;
                 }
                 let encoded = wire::encode(&Batch { sums: Sums::NONE, ..batch });
                 wanted.written = shard.prepare(tx, coordinator, cont, encoded, payload)?;
@@ -319,6 +319,7 @@ impl Target {
                     return Ok(());
                 };
                 if self.knows_cont(ctx, cont).await? {
+                    self.end_trust_of_holder(ctx, (cont, unit, dkey))?;
                     let may = || self.may_lead(ctx, orders);
                     self.install_of(ctx, orders.from, (cont, unit, dkey), &image, &may).await?;
                     ctx.joining.count(|stat| stat.bytes_mended += image.len() as u64);

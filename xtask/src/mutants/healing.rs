@@ -133,12 +133,69 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ),
     },
     Mutant {
+        name: "part-ends-unasked",
+        what: "who holds a part that its leader does not have is not trusted any more, whatever the coordinator would say",
+        edits: &[
+            Edit {
+                path: "crates/engine/src/commit/over.rs",
+                from: "        let told = self.env.timeout(WORD_TIME_MAX, asked).await;\n",
+                to: "        drop(asked);\n        let told: Option<Result<TxOutcome>> = None;\n",
+            },
+            Edit {
+                path: "crates/engine/src/commit/over.rs",
+                from: "const WORD_TIME_MAX: Duration = Duration::from_secs(5);\n",
+                to: "const WORD_TIME_MAX: Duration = Duration::ZERO;\n",
+            },
+        ],
+        found_by: cluster("kept_answers::a_part_that_a_lost_leader_never_had_holds_nobody_up"),
+    },
+    Mutant {
+        name: "decided-and-not-told-again",
+        what: "a new leader that its lost one has had decide a part alone gives others the key, and they keep the part",
+        edits: &[Edit {
+            path: "crates/engine/src/suspects.rs",
+            from: "                unit.into_iter().for_each(|unit| note((NO_CONT, unit, decided.clone())));\n",
+            to: "                let _ = (unit, decided);\n",
+        }],
+        found_by: cluster("suspects::a_part_that_was_decided_elsewhere_does_not_take_effect_later"),
+    },
+    Mutant {
+        name: "decided-and-unsaid",
+        what: "a new leader gives the others nothing of a part that its lost leader had it decide alone",
+        edits: &[Edit {
+            path: "crates/engine/src/suspects.rs",
+            from: "            if let Some((cont, part)) = ctx.shard.prepared_batch(*tx) {\n",
+            to: "            if let Some((cont, part)) = ctx.shard.prepared_batch(*tx).filter(|_| number == u64::MAX) {\n",
+        }],
+        found_by: cluster("suspects::a_part_that_one_of_three_saw_decided_is_with_all"),
+    },
+    Mutant {
+        name: "spread-and-unsaid",
+        what: "a member that has got a key from a leader which was lost before others had it does not know that they lack it",
+        edits: &[Edit {
+            path: "crates/engine/src/suspects.rs",
+            from: "            note((*cont, *unit, What::Dkey(dkey.to_vec())));\n        }\n        Order::InstallFacts",
+            to: "            let _ = (cont, unit, dkey);\n        }\n        Order::InstallFacts",
+        }],
+        found_by: cluster("suspects::what_a_leader_spreads_when_it_is_lost_is_spread_by_the_next"),
+    },
+    Mutant {
+        name: "moves-not-due",
+        what: "a pool is at rest between a wish and its plan",
+        edits: &[Edit {
+            path: "crates/control/src/service/pool.rs",
+            from: "            is_move_due: self.is_move_due(pool),\n",
+            to: "            is_move_due: false,\n",
+        }],
+        found_by: cluster("rebuild::what_was_asked_for_is_waited_for_before_it_is_planned"),
+    },
+    Mutant {
         name: "doubted-and-trusted",
         what: "who drops a part that others have decided is still taken for one that has all, and leads",
         edits: &[Edit {
-            path: "crates/engine/src/catch_up.rs",
-            from: "            self.end_trust(map.pool, ctx)?;\n",
-            to: "",
+            path: "crates/engine/src/commit/over.rs",
+            from: "            let outcome = match is_trusted(self, map) {\n",
+            to: "            let outcome = match is_trusted(self, map) && self.has_stopped() {\n",
         }],
         found_by: cluster(
             "in_doubt::a_part_that_others_have_decided_is_not_dropped_by_who_may_lead",

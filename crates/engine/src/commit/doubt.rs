@@ -106,7 +106,7 @@ impl Target {
         ctx.transactions.end_asking(&tx);
     }
 
-    async fn ask_outcome(
+    pub(super) async fn ask_outcome(
         self: &Rc<Self>,
         pool: PoolId,
         ctx: &Rc<TargetPool>,
