@@ -16,6 +16,7 @@ use types::{Code, ContId, Error, PoolId, Result, TargetId, Unit};
 use vos::{Lsn, Origin, OrphanChange, Payload, Summary};
 use wire::header::FLAG_USERS;
 use wire::map::{LEFT_UNSURE, PoolMap, TargetInfo};
+use wire::member::SettledOrders;
 use wire::obj::{Batch, Cond, Op, Request, Sums};
 use wire::order::{Order, OrderOrigin, Orders, OrdersDone};
 
@@ -96,6 +97,16 @@ impl Followed {
     /// What orders of a leader have changed here that not all members may have; `None` when it gave none.
     pub fn dirty_of(&self, leader: TargetId) -> Option<Rc<Dirty>> {
         self.0.borrow().get(&leader).map(|told| told.dirty.clone())
+    }
+
+    /// A leader was asked how far its orders are.
+    pub fn settle_by(&self, leader: TargetId, told: &SettledOrders) {
+        if let Some(leader) = self.0.borrow().get(&leader)
+            && leader.dirty.is_of(told.stream)
+        {
+            leader.recent.borrow_mut().settle(told.number);
+            leader.dirty.settle(told.number);
+        }
     }
 
     /// Gives up leaders that a map calls lost, and takes what they may have told some members and others not. So it does of groups

@@ -23,7 +23,7 @@ use vos::{Lsn, Summary, Unsettled};
 use wire::footprint::Opens;
 use wire::header::FLAG_MEMBER;
 use wire::map::PoolMap;
-use wire::member::{MemberAsk, SettledOrders};
+use wire::member::MemberAsk;
 use wire::obj::{Cond, Op};
 use wire::order::Order;
 use wire::walk::walk;
@@ -87,10 +87,9 @@ impl Dirty {
         self.changed.borrow_mut().settle(Lsn(number));
     }
 
-    fn settle_by(&self, told: &SettledOrders) {
-        if told.stream == self.stream.get() {
-            self.settle(told.number);
-        }
+    /// True when what is noted came by a stream.
+    pub fn is_of(&self, stream: u64) -> bool {
+        self.stream.get() == stream
     }
 
     /// True when a batch looks at something that not all members may have.
@@ -231,7 +230,7 @@ impl Target {
         if !dirty.is_asking.replace(true) {
             let (target, ctx) = (self.clone(), ctx.clone());
             self.env.spawn(async move {
-                target.ask_how_far(&ctx, leader, &dirty).await;
+                target.ask_how_far(&ctx, leader).await;
                 // timer: not for each read.
                 target.env.sleep(ASK_PAUSE).await;
                 dirty.is_asking.set(false);
@@ -240,11 +239,11 @@ impl Target {
         Err(is_dirty())
     }
 
-    async fn ask_how_far(self: &Rc<Self>, ctx: &Rc<TargetPool>, leader: TargetId, dirty: &Dirty) {
+    async fn ask_how_far(self: &Rc<Self>, ctx: &Rc<TargetPool>, leader: TargetId) {
         let Ok(map) = ctx.map() else { return };
         let asked = self.ask_member(ctx, &map, leader, MemberAsk::SettledOrders);
         match self.env.timeout(ASK_TIME_MAX, asked).await {
-            Some(Ok(told)) => dirty.settle_by(&told),
+            Some(Ok(told)) => ctx.followed.settle_by(leader, &told),
             Some(Err(error)) => {
                 tracing::debug!("target {}: how far target {leader} is: {error}", self.id);
             }

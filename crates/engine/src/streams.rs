@@ -647,6 +647,8 @@ async fn run(
                 // It may have been given up meanwhile.
                 if !stream.is_closed.get() {
                     ctx.streams.answered(member, &stream, count);
+                    // Before newer records come, which have to be written, too.
+                    ctx.streams.safe(&ctx.shard);
                 }
                 continue;
             }

@@ -55,9 +55,39 @@ pub(super) const MUTANTS: &[Mutant] = &[
         what: "what a leader ordered last stays dirty until it orders something else",
         edits: &[Edit {
             path: PATH,
-            from: "            Some(Ok(told)) => dirty.settle_by(&told),\n",
-            to: "            Some(Ok(told)) => dirty.settle_by(&SettledOrders { stream: 0, ..told }),\n",
+            from: "        self.stream.get() == stream\n",
+            to: "        self.stream.get() == stream && stream == 0\n",
         }],
         found_by: reads("member_reads::a_member_answers_while_its_leader_does_not"),
+    },
+    Mutant {
+        name: "suspects-are-shown",
+        what: "a member shows what it has of a lost leader before the next one has settled it",
+        edits: &[Edit {
+            path: PATH,
+            from: "        } else if !ctx.suspects.is_empty() {\n",
+            to: "        } else if !ctx.suspects.is_empty() && ctx.is_unsure() {\n",
+        }],
+        found_by: reads("member_reads::what_one_member_has_of_a_lost_leader_is_not_shown"),
+    },
+    Mutant {
+        name: "leaders-do-not-count-themselves",
+        what: "a leader says that all have an order that it has not written itself",
+        edits: &[Edit {
+            path: "crates/engine/src/streams.rs",
+            from: "        self.safe.look(self.settled(), shard.shown_lsn(), shard.last_lsn())\n",
+            to: "        self.safe.look(self.settled(), shard.last_lsn(), shard.last_lsn())\n",
+        }],
+        found_by: reads("member_reads::what_the_leader_has_not_written_is_not_shown"),
+    },
+    Mutant {
+        name: "installed-and-not-suspected",
+        what: "a leader that is lost while it gives others what it alone has leaves members that differ and do not know it",
+        edits: &[Edit {
+            path: "crates/engine/src/suspects.rs",
+            from: "        Order::Install { cont, unit, dkey, .. } => {\n            note((*cont, *unit, What::Dkey(dkey.to_vec())));\n",
+            to: "        Order::Install { .. } => {\n",
+        }],
+        found_by: reads("member_reads::what_a_lost_leader_gave_to_some_is_not_shown"),
     },
 ];

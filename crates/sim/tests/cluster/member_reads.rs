@@ -1,6 +1,7 @@
 //! Members of a group that follow answer reads: what is acknowledged, and nothing that not all of them show.
 
 use client::{Client, Container, KvObj, ReadFrom};
+use env::DiskFaults;
 use futures_util::future::{Either, join, select};
 use sim::{Cluster, ClusterSpec, members, seeds};
 use std::cell::Cell;
@@ -10,7 +11,7 @@ use std::time::Duration;
 use transport::SimNet;
 use types::{Code, ContLayout, Durability, Epoch, ObjType, Result, TargetId};
 use wire::control::{ControlRequest, Name, OpenMode};
-use wire::map::{DownReason, PoolMap};
+use wire::map::{DownReason, PoolMap, TargetState};
 use wire::obj::{
     Batch, BatchReply, Cond, FetchIod, FetchWant, Fetched, Op, OpReply, Request, Sums, TxId,
     UpdateIod, UpdateValue,
@@ -20,7 +21,7 @@ use wire::order::{Order, OrderAt, Orders, OrdersDone};
 /// The engine that leads the object, and the one beside the client, which has it, too; the first one holds the catalog.
 const LEADS: usize = 1;
 const FOLLOWS: usize = 2;
-const ENGINES: usize = 4;
+const ENGINES: usize = 5;
 /// Longer than anything lasts that was granted.
 const RUN_OUT: Duration = Duration::from_secs(4);
 const LOOK_PAUSE: Duration = Duration::from_millis(5);
@@ -35,8 +36,8 @@ async fn open(client: &Client) -> Container {
     pool.cont_open(&label("c"), OpenMode::ReadWrite).await.unwrap()
 }
 
-/// An object of a class that engine `LEADS` leads and `FOLLOWS` has, too, and the other engine of a third member.
-fn object(cont: &Container, class: &str) -> KvObj {
+/// An object of a class that these engines have, in this order.
+fn object(cont: &Container, class: &str, places: &[usize]) -> KvObj {
     let map = cont.pool().map();
     let class = class.parse().unwrap();
     let engine = |target: TargetId| map.target(target).unwrap().rank.0 as usize;
@@ -44,7 +45,7 @@ fn object(cont: &Container, class: &str) -> KvObj {
     let is_meant = |oid: &_| {
         let layout = cont.layout(*oid).unwrap();
         let members: Vec<usize> = layout.members(0).iter().map(|target| engine(*target)).collect();
-        members[0] == LEADS && members[1..].contains(&FOLLOWS) && !members.contains(&0)
+        members == places
     };
     KvObj { object: cont.object(oids.into_iter().find(is_meant).unwrap()) }
 }
@@ -68,6 +69,12 @@ impl Scene {
     }
 
     fn begin_reading_from(seed: u64, class: &str, read_from: ReadFrom) -> Scene {
+        let places = [LEADS, FOLLOWS, 3];
+        let width = if class.starts_with("RP_2") { 2 } else { 3 };
+        Scene::begin_as(seed, class, read_from, &places[..width])
+    }
+
+    fn begin_as(seed: u64, class: &str, read_from: ReadFrom, places: &[usize]) -> Scene {
         let cluster = Cluster::start(ClusterSpec { seed, engines: ENGINES, targets: 1 }).unwrap();
         let (near, far, admin) = cluster.block_on(async {
             let setup = cluster.client("setup");
@@ -78,9 +85,11 @@ impl Scene {
                 options.read_from = read_from;
             });
             let (near, far) = (open(&near).await, open(&cluster.client("far")).await);
-            let near = object(&near, class);
+            let near = object(&near, class, places);
             let far = KvObj { object: far.object(near.object.oid()) };
             put(&far, b"old").await;
+            // With the next order it is told that all have this one.
+            far.put(None, Cond::NONE, b"other", b"old").await.unwrap();
             // What was granted first may have been so by chance.
             far.object.cont().client().env().sleep(Duration::from_secs(10)).await;
             (near, far, cluster.client("admin"))
@@ -94,6 +103,20 @@ impl Scene {
 
     async fn sleep(&self, ms: u64) {
         self.admin.env().sleep(Duration::from_millis(ms)).await;
+    }
+
+    /// The object for a client that does not ask for long.
+    async fn impatient(&self) -> KvObj {
+        let client = self.cluster.client_within("impatient", Duration::from_millis(500));
+        KvObj { object: open(&client).await.object(self.far.object.oid()) }
+    }
+
+    /// Ends when all may know that an engine is away.
+    async fn await_lost(&self, engine: usize) {
+        let target = TargetId(engine as u32);
+        let is_lost = |map: &PoolMap| map.target(target).unwrap().state == TargetState::Down;
+        let lacking = members::await_map(&self.admin, is_lost).await.unwrap();
+        assert_eq!(lacking, None, "seed {}", self.seed);
     }
 
     /// The client has the engine beside it, and nobody else.
@@ -314,8 +337,6 @@ fn what_not_all_members_have_is_not_shown() {
     for seed in seeds(6) {
         let scene = Scene::begin(seed, "RP_3G1");
         scene.cluster.block_on(async {
-            scene.far.put(None, Cond::NONE, b"other", b"old").await.unwrap();
-            scene.sleep(500).await;
             // So that what came so far is not in doubt.
             scene.look_at(b"other").await;
             scene.sleep(500).await;
@@ -343,7 +364,6 @@ fn what_a_part_of_a_transaction_holds_is_not_shown() {
     for seed in seeds(3) {
         let scene = Scene::begin(seed, "RP_2G1");
         scene.cluster.block_on(async {
-            scene.far.put(None, Cond::NONE, b"other", b"old").await.unwrap();
             scene.leave_near_alone();
             while scene.look_at(b"other").await.is_none() {}
             assert_eq!(scene.look().await.as_deref(), Some(&b"old"[..]), "seed {seed}");
@@ -406,6 +426,118 @@ fn a_member_that_is_behind_shows_nothing() {
                     }
                     Err(_) => scene.sleep(50).await,
                 }
+            }
+        });
+    }
+}
+
+/// An update is with those who follow, and the leader has not written it yet, when power goes everywhere. The leader leads again, without it: nobody was to be shown it.
+#[test]
+fn what_the_leader_has_not_written_is_not_shown() {
+    for seed in seeds(4) {
+        let scene = Scene::begin(seed, "RP_2G1");
+        scene.cluster.block_on(async {
+            scene.leave_near_alone();
+            let slow = DiskFaults {
+                latency_min: Duration::from_secs(3),
+                latency_max: Duration::from_secs(3),
+                ..DiskFaults::default()
+            };
+            scene.cluster.world().disk(&name(LEADS)).set_faults(slow);
+            let impatient = scene.impatient().await;
+            let putting = impatient.put(None, Cond::NONE, b"k", b"new");
+            let looking = async {
+                let mut shown = None;
+                for _ in 0..20 {
+                    scene.sleep(20).await;
+                    shown = scene.look().await.or(shown);
+                }
+                shown
+            };
+            let (put, shown) = join(putting, looking).await;
+            put.unwrap_err();
+            for engine in [LEADS, FOLLOWS] {
+                scene.cluster.kill_engine(engine);
+            }
+            scene.cluster.world().disk(&name(LEADS)).set_faults(DiskFaults::default());
+            scene.net().heal_all();
+            for engine in [LEADS, FOLLOWS] {
+                scene.cluster.start_engine(engine).await.unwrap();
+            }
+            let found = scene.far.get(None, b"k").await.unwrap().unwrap();
+            if shown.as_deref() == Some(&b"new"[..]) {
+                assert_eq!(found, b"new", "seed {seed}: somebody was shown it");
+            }
+        });
+    }
+}
+
+/// A leader is lost with an update that one member has. The next one has not got it: who has must not show it, until it has what that one has.
+#[test]
+fn what_one_member_has_of_a_lost_leader_is_not_shown() {
+    for seed in seeds(4) {
+        let scene = Scene::begin_as(seed, "RP_3G1", ReadFrom::Members, &[LEADS, 3, FOLLOWS]);
+        scene.cluster.block_on(async {
+            scene.leave_near_alone();
+            scene.net().cut(&name(LEADS), &name(3));
+            let impatient = scene.impatient().await;
+            impatient.put(None, Cond::NONE, b"k", b"new").await.unwrap_err();
+            scene.net().cut(&name(FOLLOWS), &name(3));
+            scene.cluster.kill_engine(LEADS);
+            let found = scene.far.get(None, b"k").await.unwrap().unwrap();
+            assert_eq!(found, b"old", "seed {seed}: it never got the other one");
+            for _ in 0..20 {
+                assert_ne!(scene.look().await.as_deref(), Some(&b"new"[..]), "seed {seed}");
+                scene.sleep(100).await;
+            }
+            scene.net().heal(&name(FOLLOWS), &name(3));
+            while scene.look().await.as_deref() != Some(b"old") {
+                scene.sleep(50).await;
+            }
+            put(&scene.far, b"new").await;
+            scene.heal().await;
+        });
+    }
+}
+
+/// The next leader has it alone, gives it to others, and is lost when one of two has it. That one leads, and did not know that the other one has something else.
+#[test]
+fn what_a_lost_leader_gave_to_some_is_not_shown() {
+    /// The engine that leads in the end.
+    const LAST: usize = 4;
+    for seed in seeds(4) {
+        let places = [LEADS, 3, LAST, FOLLOWS];
+        let scene = Scene::begin_as(seed, "RP_4G1", ReadFrom::Members, &places);
+        scene.cluster.block_on(async {
+            // It hears that all have what came so far: else it is in doubt of everything.
+            scene.leave_near_alone();
+            while scene.look_at(b"other").await.is_none() {}
+            for other in [LAST, FOLLOWS] {
+                scene.net().cut(&name(LEADS), &name(other));
+            }
+            let impatient = scene.impatient().await;
+            impatient.put(None, Cond::NONE, b"k", b"new").await.unwrap_err();
+            for other in [3, LAST] {
+                scene.net().cut(&name(FOLLOWS), &name(other));
+            }
+            scene.cluster.kill_engine(LEADS);
+            // So long that the next one leads, and has given it to whom it reaches.
+            scene.await_lost(LEADS).await;
+            scene.sleep(1_000).await;
+            scene.cluster.kill_engine(3);
+            scene.await_lost(3).await;
+            let shown = scene.impatient().await.get(None, b"k").await;
+            // It may be left alone for a while.
+            let mut looked = None;
+            for _ in 0..30 {
+                looked = looked.or(scene.look().await);
+            }
+            assert!(looked.is_some(), "seed {seed}: it has nothing of any leader");
+            assert!(shown.is_err() || looked == shown.unwrap(), "seed {seed}: not what is shown");
+            scene.net().heal_all();
+            let found = scene.far.get(None, b"k").await.unwrap().unwrap();
+            while scene.look().await.as_ref() != Some(&found) {
+                scene.sleep(50).await;
             }
         });
     }
