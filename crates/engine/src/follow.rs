@@ -215,8 +215,7 @@ impl Target {
                 continue;
             }
             ctx.joining.note(&ctx, &order)?;
-            leader.recent.borrow_mut().note(&ctx, sent.number, &order);
-            leader.dirty.note(&ctx, sent.number, &order);
+            leader.recent.borrow_mut().note(&ctx, sent.number, &order, &leader.dirty);
             let carried_out = match self.is_too_full_to_join(&ctx, &order) {
                 true => Err(crate::catch_up::no_room()),
                 false => self.carry_out_one(&ctx, &orders, order, &mut mine, &mut wanted).await,
@@ -275,7 +274,10 @@ impl Target {
                 // From here to `apply` no await: what is in memory stays.
                 self.may_lead(ctx, orders)?;
                 // Its leader has decided the part that holds these keys, and not told here.
-                if let Some(held) = shard.holder_of(cont, &Summary::of(&[], &ops)) {
+                // Nearly never is anything held.
+                if shard.conflicts(cont, &[], &ops)
+                    && let Some(held) = shard.holder_of(cont, &Summary::of(&[], &ops))
+                {
                     self.end_holder(ctx, held)?;
                 }
                 ctx.clock.observe(epoch);
@@ -293,7 +295,10 @@ impl Target {
                 let payload = self.stage_order(ctx, cont, &batch.ops, &batch.sums, bulk).await?;
                 shard.ready(cont, &batch.checks, &batch.ops).await?;
                 self.may_lead(ctx, orders)?;
-                if let Some(held) = shard.holder_of(cont, &Summary::of(&batch.checks, &batch.ops)) {
+                if shard.conflicts(cont, &batch.checks, &batch.ops)
+                    && let Some(held) =
+                        shard.holder_of(cont, &Summary::of(&batch.checks, &batch.ops))
+                {
                     self.end_holder(ctx, held)?;
                 }
                 let encoded = wire::encode(&Batch { sums: Sums::NONE, ..batch });

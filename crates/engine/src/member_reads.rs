@@ -14,6 +14,7 @@
 
 use crate::batch::{Ask, Outcome};
 use crate::links::By;
+use crate::suspects::{Place, What};
 use crate::target::{Target, TargetPool};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -24,8 +25,7 @@ use wire::footprint::Opens;
 use wire::header::FLAG_MEMBER;
 use wire::map::PoolMap;
 use wire::member::MemberAsk;
-use wire::obj::{Cond, Op};
-use wire::order::Order;
+use wire::obj::Op;
 use wire::walk::walk;
 
 /// Pause before a leader is asked again how far its orders are.
@@ -55,31 +55,15 @@ impl Dirty {
         self.changed.take();
     }
 
-    /// Notes what an order changes that is about to be carried out.
-    pub fn note(&self, ctx: &TargetPool, number: u64, order: &Order<'_>) {
-        let mut changed = self.changed.borrow_mut();
-        let mut note = |cont: ContId, ops: &[Op<'_>]| changed.note_ops(Lsn(number), cont, ops);
-        match order {
-            Order::Apply { cont, ops, .. } => note(*cont, ops),
-            Order::Decide { tx, .. } => {
-                if let Some((cont, part)) = ctx.shard.prepared_batch(*tx) {
-                    note(cont, &part.batch().ops);
-                }
-            }
-            Order::Install { cont, unit, dkey, .. } | Order::Fold { cont, unit, dkey, .. } => {
-                let dkeys = vec![serde_bytes::Bytes::new(dkey)];
-                note(*cont, &[Op::PunchDkeys { unit: *unit, cond: Cond::NONE, dkeys }]);
-            }
-            Order::InstallFacts { cont, unit } => {
-                note(*cont, &[Op::PunchObj { unit: *unit, cond: Cond::NONE, besides: b"" }]);
-            }
+    /// Notes something that an order changes which is about to be carried out.
+    pub fn note(&self, number: u64, (cont, unit, what): &Place) {
+        let dkey = match what {
+            What::Dkey(dkey) => Some(&dkey[..]),
+            What::Whole | What::Facts => None,
             // Nobody is shown anything else by these.
-            Order::Prepare { .. }
-            | Order::Decision { .. }
-            | Order::ForgetDecision { .. }
-            | Order::InstallPart { .. }
-            | Order::Answers { .. } => {}
-        }
+            What::Answer(_) | What::Decided(..) | What::Notes => return,
+        };
+        self.changed.borrow_mut().note_place(Lsn(number), *cont, *unit, dkey);
     }
 
     /// All members have what was ordered up to a number.

@@ -8,6 +8,7 @@
 //! Members that were started again in between know no such thing, and compare everything ([`crate::catch_up`]).
 
 use crate::damage::is_damage;
+use crate::member_reads::Dirty;
 use crate::mend::Keys;
 use crate::streams::{Given, Sent};
 use crate::target::{Target, TargetPool};
@@ -69,11 +70,12 @@ pub(crate) struct Recent(VecDeque<(u64, Place)>);
 
 impl Recent {
     /// Notes what an order changes, by the number that its leader gives it. Of two members each has what the other has, or is
-    /// compared with it; while places change hands there is a third, who is to come.
-    pub fn note(&mut self, ctx: &TargetPool, number: u64, order: &Order<'_>) {
+    /// compared with it; while places change hands there is a third, who is to come. All of it is dirty, whoever has it.
+    pub fn note(&mut self, ctx: &TargetPool, number: u64, order: &Order<'_>, dirty: &Dirty) {
         let is_moving = ctx.map().is_ok_and(|map| map.next.is_some());
         let least = if is_moving { 2 } else { 3 };
         let mut note = |place: Place| {
+            dirty.note(number, &place);
             if place.1.object.class().is_ok_and(|class| class.scheme.copies() >= least) {
                 self.0.push_back((number, place));
             }

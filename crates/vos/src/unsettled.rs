@@ -86,7 +86,7 @@ impl Unsettled {
     }
 
     /// Notes that a record changes a dkey of a unit, or all of it.
-    fn note_place(&mut self, lsn: Lsn, cont: ContId, unit: Unit, dkey: Option<&[u8]>) {
+    pub fn note_place(&mut self, lsn: Lsn, cont: ContId, unit: Unit, dkey: Option<&[u8]>) {
         let changed = match dkey {
             Some(dkey) => Scope::Dkey(types::hash::bytes(dkey)),
             None => {
