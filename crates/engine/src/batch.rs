@@ -16,6 +16,7 @@ use crate::links::{By, Plan};
 use crate::session::Session;
 use crate::streams::{Bulk, Sent};
 use crate::target::{Target, TargetPool};
+use smallvec::SmallVec;
 use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
@@ -196,9 +197,9 @@ impl Target {
     async fn receive_payload(&self, ask: &Ask, mut bulk: IncomingBulk) -> Result<Payload> {
         let (ctx, batch) = (&ask.ctx, ask.held.batch());
         let mut payload = self.stage_for(ctx, &ask.summary)?;
-        for room in payload.buffers() {
-            bulk.read_into(room).await?;
-        }
+        let mut rooms: SmallVec<[&mut [u8]; 8]> = payload.buffers().collect();
+        bulk.read_all_into(&mut rooms).await?;
+        drop(rooms);
         ctx.shard.take_sums(batch.cont, &batch.sums, &mut payload)?;
         Ok(payload)
     }

@@ -8,6 +8,7 @@ use crate::mend::IMAGE_BYTES_MAX;
 use crate::suspects::{Recent, Suspects};
 use crate::target::{Target, TargetPool};
 use futures_util::lock::Mutex;
+use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -134,9 +135,13 @@ struct OrderBulk<'a> {
 
 impl OrderBulk<'_> {
     async fn read_into(&mut self, room: &mut [u8]) -> Result<()> {
-        let left = self.left.checked_sub(room.len());
+        self.read_all_into(&mut [room]).await
+    }
+
+    async fn read_all_into(&mut self, rooms: &mut [&mut [u8]]) -> Result<()> {
+        let left = self.left.checked_sub(rooms.iter().map(|room| room.len()).sum());
         self.left = left.ok_or_else(|| Error::new(Code::Proto, "an order lacks bulk data"))?;
-        self.bulk.read_into(room).await
+        self.bulk.read_all_into(rooms).await
     }
 
     /// All that is left.
@@ -452,9 +457,9 @@ impl Target {
         bulk: &mut OrderBulk<'_>,
     ) -> Result<Payload> {
         let mut payload = self.stage(ctx, ops)?;
-        for room in payload.buffers() {
-            bulk.read_into(room).await?;
-        }
+        let mut rooms: SmallVec<[&mut [u8]; 8]> = payload.buffers().collect();
+        bulk.read_all_into(&mut rooms).await?;
+        drop(rooms);
         ctx.shard.take_sums(cont, sums, &mut payload)?;
         payload.write().await?;
         Ok(payload)

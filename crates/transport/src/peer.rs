@@ -103,17 +103,29 @@ impl Process {
 
     /// Checks that the word is in place.
     pub fn check(&self) -> Result<()> {
-        self.read_with_word(&mut [], &mut [self.word_there()]).map(|_| ())
+        self.read_with_word(&mut [iovec(std::ptr::null_mut(), 0)], &[self.word_there()]).map(|_| ())
     }
 
-    /// Reads all of `out` from the client, moving `cursor`.
-    pub fn read(&self, cursor: &mut Cursor, out: &mut [u8]) -> Result<()> {
+    /// Reads all of `rooms` from the client, one after the other, moving `cursor`. They are wiped when that fails: it may
+    /// have been another memory than the client's.
+    pub fn read(&self, cursor: &mut Cursor, rooms: &mut [&mut [u8]]) -> Result<()> {
+        let read = self.try_read(cursor, rooms);
+        if read.is_err() {
+            rooms.iter_mut().for_each(|room| room.fill(0));
+        }
+        read
+    }
+
+    fn try_read(&self, cursor: &mut Cursor, rooms: &mut [&mut [u8]]) -> Result<()> {
+        let total: usize = rooms.iter().map(|room| room.len()).sum();
         let mut done = 0;
-        while done < out.len() {
+        while done < total {
+            let mut here = [iovec(std::ptr::null_mut(), 0); IOV_COUNT_MAX];
+            let all = rooms.iter_mut().map(|room| iovec(room.as_mut_ptr().cast(), room.len()));
+            let (here_count, room) = rest_of(all, done, &mut here[1..]);
             let mut there = [self.word_there(); IOV_COUNT_MAX];
-            let (count, wanted) = cursor.fill(out.len() - done, &mut there[1..])?;
-            let rest = &mut out[done..done + wanted];
-            let moved = self.read_with_word(rest, &mut there[..count + 1])?;
+            let (count, _) = cursor.fill(room, &mut there[1..])?;
+            let moved = self.read_with_word(&mut here[..here_count + 1], &there[..count + 1])?;
             if moved == 0 {
                 return Err(bad_ranges());
             }
@@ -123,41 +135,42 @@ impl Process {
         Ok(())
     }
 
-    /// One read of the word and of what follows it in `there`, into `out`; bytes of the latter.
-    /// What was read of another memory than the client's is wiped.
-    fn read_with_word(&self, out: &mut [u8], there: &mut [libc::iovec]) -> Result<usize> {
+    /// One read of the word and of what follows it in `there`, into what follows the first of `here`; bytes of the latter.
+    fn read_with_word(&self, here: &mut [libc::iovec], there: &[libc::iovec]) -> Result<usize> {
         let mut seen = [0u8; WORD_BYTES];
-        let here = [
-            iovec(seen.as_mut_ptr().cast(), WORD_BYTES),
-            iovec(out.as_mut_ptr().cast(), out.len()),
-        ];
-        let count = there.len() as libc::c_ulong;
-        // SAFETY: `here` is ours to write; the kernel checks the other process's ranges.
-        let moved =
-            unsafe { libc::process_vm_readv(self.pid, here.as_ptr(), 2, there.as_ptr(), count, 0) };
+        here[0] = iovec(seen.as_mut_ptr().cast(), WORD_BYTES);
+        let (here_count, count) = (here.len() as libc::c_ulong, there.len() as libc::c_ulong);
+        // SAFETY: what `here` points to is ours to write: `seen`, and what the caller has borrowed; the kernel checks the
+        // other process's ranges.
+        let moved = unsafe {
+            libc::process_vm_readv(self.pid, here.as_ptr(), here_count, there.as_ptr(), count, 0)
+        };
         let moved = match outcome(moved) {
             // Not even the word is there.
             Err(error) if error.code == Code::Proto => return Err(changed()),
             moved => moved?,
         };
         if moved < WORD_BYTES || u64::from_ne_bytes(seen) != self.mark.word {
-            out.fill(0);
             return Err(changed());
         }
         Ok(moved - WORD_BYTES)
     }
 
-    /// Writes all of `data` to the client, moving `cursor`. [`Process::check`] comes first.
-    pub fn write(&self, cursor: &mut Cursor, data: &[u8]) -> Result<()> {
+    /// Writes all of `parts` to the client, moving `cursor`. [`Process::check`] comes first.
+    pub fn write(&self, cursor: &mut Cursor, parts: &[&[u8]]) -> Result<()> {
+        let total: usize = parts.iter().map(|part| part.len()).sum();
         let mut done = 0;
-        while done < data.len() {
+        while done < total {
+            let mut here = [iovec(std::ptr::null_mut(), 0); IOV_COUNT_MAX];
+            let all = parts.iter().map(|part| iovec(part.as_ptr().cast_mut().cast(), part.len()));
+            let (here_count, ready) = rest_of(all, done, &mut here);
             let mut there = [iovec(std::ptr::null_mut(), 0); IOV_COUNT_MAX];
-            let (count, wanted) = cursor.fill(data.len() - done, &mut there)?;
-            let here = iovec(data[done..].as_ptr().cast_mut().cast(), wanted);
-            // SAFETY: `here` is only read; the kernel checks the other process's ranges.
+            let (count, _) = cursor.fill(ready, &mut there)?;
+            // SAFETY: what `here` points to is only read; the kernel checks the other process's ranges.
             let moved = unsafe {
-                let count = count as libc::c_ulong;
-                libc::process_vm_writev(self.pid, &here, 1, there.as_ptr(), count, 0)
+                let (here_count, count) = (here_count as libc::c_ulong, count as libc::c_ulong);
+                let (here, there) = (here.as_ptr(), there.as_ptr());
+                libc::process_vm_writev(self.pid, here, here_count, there, count, 0)
             };
             let moved = outcome(moved)?;
             if moved == 0 {
@@ -168,6 +181,28 @@ impl Process {
         }
         Ok(())
     }
+}
+
+/// What is left of ranges of memory after the first `done` bytes, as many as `out` holds: their number and bytes.
+fn rest_of(
+    all: impl Iterator<Item = libc::iovec>,
+    mut done: usize,
+    out: &mut [libc::iovec],
+) -> (usize, usize) {
+    let (mut count, mut bytes) = (0, 0);
+    for range in all {
+        if count == out.len() {
+            break;
+        }
+        let skipped = done.min(range.iov_len);
+        done -= skipped;
+        if skipped < range.iov_len {
+            let left = range.iov_len - skipped;
+            out[count] = iovec(range.iov_base.wrapping_byte_add(skipped), left);
+            (count, bytes) = (count + 1, bytes + left);
+        }
+    }
+    (count, bytes)
 }
 
 fn iovec(start: *mut libc::c_void, bytes: usize) -> libc::iovec {

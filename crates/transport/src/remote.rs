@@ -266,11 +266,11 @@ impl RemoteBulk {
         self.region.slot(self.slot as usize).load(Ordering::Relaxed) == self.word
     }
 
-    /// Reads the next bytes of the client's data. `Closed` and `NoPerm`: its memory can be reached
-    /// no more.
-    pub fn read_into(&self, out: &mut [u8]) -> Result<()> {
+    /// Reads the next bytes of the client's data, all of `rooms`. `Closed` and `NoPerm`: its memory can be
+    /// reached no more.
+    pub fn read_into(&self, rooms: &mut [&mut [u8]]) -> Result<()> {
         let _claim = self.claim()?;
-        self.process.read(&mut self.read.borrow_mut(), out)
+        self.process.read(&mut self.read.borrow_mut(), rooms)
     }
 
     /// Writes all of `parts` to the client, from the start of its room. Errors as in reading.
@@ -279,10 +279,7 @@ impl RemoteBulk {
         self.process.check()?;
         let mut cursor = self.write.borrow_mut();
         (cursor.at, cursor.within) = (0, 0);
-        for part in parts {
-            self.process.write(&mut cursor, part)?;
-        }
-        Ok(())
+        self.process.write(&mut cursor, parts)
     }
 
     /// Begins a copy. Whoever waits for an answer that is there already need not wait for it.
@@ -395,8 +392,10 @@ mod tests {
         let bulk = RemoteBulk::new(Rc::new(process), region.clone(), Rc::default(), trailer);
         assert_eq!(bulk.room(), 40);
         let mut out = [0; 60];
-        bulk.read_into(&mut out[..25]).unwrap();
-        bulk.read_into(&mut out[25..]).unwrap();
+        let (first, second) = out.split_at_mut(25);
+        let (second, third) = second.split_at_mut(3);
+        bulk.read_into(&mut [first]).unwrap();
+        bulk.read_into(&mut [second, &mut [], third]).unwrap();
         assert_eq!(out, data[..60]);
         bulk.write_all(&[&[7; 15], &[8; 10]]).unwrap();
         let written = std::hint::black_box(&room);
@@ -407,12 +406,45 @@ mod tests {
         // Another program's memory does not have the word.
         kept.store(1, Ordering::SeqCst);
         out.fill(3);
-        assert_eq!(bulk.read_into(&mut out[..10]).unwrap_err().code, Code::Closed);
+        assert_eq!(bulk.read_into(&mut [&mut out[..10]]).unwrap_err().code, Code::Closed);
         assert_eq!(out[..10], [0; 10], "what was read is wiped");
         assert_eq!(bulk.write_all(&[&[9; 40]]).unwrap_err().code, Code::Closed);
         assert_eq!(std::hint::black_box(&room)[..15], [1; 15], "nothing was written");
         region.slot(ticket.slot as usize).store(FREE, Ordering::SeqCst);
-        assert_eq!(bulk.read_into(&mut out[..1]).unwrap_err().code, Code::Canceled);
+        assert_eq!(bulk.read_into(&mut [&mut out[..1]]).unwrap_err().code, Code::Canceled);
         assert_eq!(bulk.write_all(&[&[9; 40]]).unwrap_err().code, Code::Canceled);
+    }
+
+    /// More pieces on both sides than the kernel is given at once.
+    #[test]
+    fn memory_in_many_pieces_arrives_in_order() {
+        let (_fd, region) = Region::create().unwrap();
+        let kept = Box::new(std::sync::atomic::AtomicU64::new(7));
+        let (ours, _theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        let peer = rustix::net::sockopt::socket_peercred(&ours).unwrap();
+        let process = Process::of(&peer, Mark { address: kept.as_ptr() as u64, word: 7 }).unwrap();
+        let data: Vec<u8> = (0..3000).map(|at| (at * 7 % 251) as u8).collect();
+        let mut room = vec![0_u8; 3000];
+        let slots = Slots::new();
+        let ticket = slots.take(&region).unwrap();
+        let pieces = |start: u64, bytes: u64| {
+            (0..3000 / bytes).map(move |at| range(start + at * bytes, bytes)).collect()
+        };
+        let trailer = Trailer {
+            word: ticket.word,
+            slot: ticket.slot,
+            read: pieces(data.as_ptr() as u64, 6),
+            write: pieces(room.as_mut_ptr() as u64, 5),
+        };
+        let bulk = RemoteBulk::new(Rc::new(process), region.clone(), Rc::default(), trailer);
+        let mut out = vec![0; 3000];
+        let mut rooms: Vec<&mut [u8]> = out.chunks_mut(7).collect();
+        let (first, others) = rooms.split_at_mut(200);
+        bulk.read_into(first).unwrap();
+        bulk.read_into(others).unwrap();
+        assert_eq!(out, data);
+        let parts: Vec<&[u8]> = data.chunks(11).collect();
+        bulk.write_all(&parts).unwrap();
+        assert_eq!(std::hint::black_box(&room), &data);
     }
 }

@@ -318,19 +318,26 @@ impl IncomingBulk {
     /// Reads the next bytes, all of `buf`. `Proto` when fewer remain, `Canceled` when the caller
     /// has given up, `Closed` when it is gone.
     pub async fn read_into(&mut self, buf: &mut [u8]) -> Result<()> {
-        if buf.len() > self.remaining {
+        self.read_all_into(&mut [buf]).await
+    }
+
+    /// [`IncomingBulk::read_into`] for several, one after the other: where it is another process's memory, in one call of
+    /// the kernel.
+    pub async fn read_all_into(&mut self, rooms: &mut [&mut [u8]]) -> Result<()> {
+        let bytes: usize = rooms.iter().map(|room| room.len()).sum();
+        if bytes > self.remaining {
             return Err(Error::new(
                 Code::Proto,
-                format!("the request has {} more bytes, not {}", self.remaining, buf.len()),
+                format!("the request has {} more bytes, not {bytes}", self.remaining),
             ));
         }
-        if buf.is_empty() {
+        if bytes == 0 {
             return Ok(());
         }
         if let Some(remote) = &self.remote {
-            return match remote.read_into(buf) {
+            return match remote.read_into(rooms) {
                 Ok(()) => {
-                    self.remaining -= buf.len();
+                    self.remaining -= bytes;
                     Ok(())
                 }
                 // Its memory can be reached no more: it comes back and sends its data.
@@ -344,17 +351,19 @@ impl IncomingBulk {
         if let Some(deferred) = self.deferred.clone() {
             self.fetch(&deferred).await?;
         }
-        let mut done = 0;
-        while done < buf.len() {
-            let (serving, rest) = (&self.serving, &mut buf[done..]);
-            let count = std::future::poll_fn(|cx| serving.stream.poll_read(cx, rest)).await?;
-            if count == 0 {
-                return Err(Error::new(Code::Closed, "the client closed inside a request"));
+        for room in rooms {
+            let mut done = 0;
+            while done < room.len() {
+                let (serving, rest) = (&self.serving, &mut room[done..]);
+                let count = std::future::poll_fn(|cx| serving.stream.poll_read(cx, rest)).await?;
+                if count == 0 {
+                    return Err(Error::new(Code::Closed, "the client closed inside a request"));
+                }
+                done += count;
+                self.charge.add(count);
+                self.remaining -= count;
+                self.streamed -= count;
             }
-            done += count;
-            self.charge.add(count);
-            self.remaining -= count;
-            self.streamed -= count;
         }
         self.give_back_if_read();
         Ok(())
