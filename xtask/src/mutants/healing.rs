@@ -180,6 +180,28 @@ pub(super) const MUTANTS: &[Mutant] = &[
         found_by: cluster("suspects::what_a_leader_spreads_when_it_is_lost_is_spread_by_the_next"),
     },
     Mutant {
+        name: "lost-units-are-listed",
+        what: "one with damaged pages lists units of which a page is lost, and nobody gets what it has beside them",
+        edits: &[Edit {
+            path: "crates/engine/src/mend.rs",
+            from: "                units.units.retain(|of| !ctx.shard.lacks_page_of(cont, of.unit, None));\n",
+            to: "",
+        }],
+        found_by: cluster(
+            "lost_pages::who_left_earlier_leads_when_what_was_in_damaged_pages_is_given_up",
+        ),
+    },
+    Mutant {
+        name: "passed-by-and-nothing-left",
+        what: "who leads in place of one that is passed by waits for nobody's locks",
+        edits: &[Edit {
+            path: "crates/engine/src/follow.rs",
+            from: "is_lost(target) || is_passed(target)",
+            to: "is_lost(target) || is_passed(target) && self.has_stopped()",
+        }],
+        found_by: cluster("lost_pages::a_lock_is_kept_where_one_with_damaged_pages_is_passed_by"),
+    },
+    Mutant {
         name: "moves-not-due",
         what: "a pool is at rest between a wish and its plan",
         edits: &[Edit {

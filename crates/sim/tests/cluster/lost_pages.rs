@@ -1,13 +1,14 @@
 //! Damaged pages of the index: what has copies or a code is whole again, from other members; what has not is refused, never
 //! taken for something that was not there.
 
-use client::{ArrayObj, Client, Container, KvObj};
+use client::{ArrayObj, Client, Container, KvObj, LockAsk, LockKind, LockMode, LockRange};
 use engine::StoreConfig;
 use sim::pages::flip_pages;
 use sim::{Cluster, ClusterSpec, members, parity, seeds};
 use std::time::Duration;
+use transport::SimNet;
 use types::{Code, ContLayout, Durability, ObjType, Oid, TargetId};
-use wire::control::{ControlRequest, Name};
+use wire::control::{ControlRequest, Name, OpenMode};
 use wire::event::{Event, EventCode};
 use wire::map::{DownReason, PoolMap, TargetInfo};
 use wire::obj::{Cond, Recx};
@@ -334,6 +335,15 @@ async fn with_one_away_and_one_damaged(
     context: &str,
 ) -> Things {
     let mut things = Things::new(cont).await;
+    let map = members::newest_map(client).await.unwrap();
+    // One with pages of its own, of which some are damaged: what is left tells of it.
+    let large =
+        |number| KvObj { object: cont.object(oid(cont, ObjType::KvHashed, "RP_2G1", number)) };
+    let large = (1..).step_by(2).map(large).find(|kv| is_theirs(kv, &map)).unwrap();
+    for key in 0..MANY_KEYS {
+        put(&large, key, 0).await;
+    }
+    things.kvs.push((large, MANY_KEYS, 0));
     client.env().sleep(Duration::from_secs(2)).await;
     cluster.kill_engine(3);
     await_reasons(client, [None, Some(DownReason::Silent)], context).await;
@@ -407,6 +417,73 @@ fn what_a_damaged_one_has_beside_does_not_stay_alone() {
             assert!(refused > 0 && written > 0, "{context}: {refused} refused, {written} written");
             assert_eq!(reasons(&client).await, both_behind, "{context}");
         });
+    }
+}
+
+/// One with damaged pages leads, for want of anybody else, and a client has a lock there. By an administrator's word the other one leads: the lock is the client's
+/// there, too, though the one before is not gone.
+#[test]
+fn a_lock_is_kept_where_one_with_damaged_pages_is_passed_by() {
+    for seed in seeds(2) {
+        let spec = ClusterSpec { seed, engines: 4, targets: 1 };
+        let cluster = Cluster::start_healing(spec, StoreConfig::default(), Some(600)).unwrap();
+        cluster.block_on(async {
+            let context = format!("seed {seed}");
+            let client = cluster.client("c");
+            let cont =
+                cluster.container(&client, Durability::Wal, ContLayout::Plain).await.unwrap();
+            let things = with_one_away_and_one_damaged(&cluster, &client, &cont, &context).await;
+            cluster.start_engine(3).await.unwrap();
+            await_reasons(&client, [Some(DownReason::Behind); 2], &context).await;
+            let map = members::newest_map(&client).await.unwrap();
+            let mut locked = None;
+            for (kv, ..) in things.kvs.iter().filter(|(kv, ..)| is_theirs(kv, &map)) {
+                if kv.get(None, &0u64.to_le_bytes()).await.is_ok() {
+                    locked = Some(kv.object.oid());
+                }
+            }
+            let oid = locked.expect("some of what they have is not damaged");
+            let other = cluster.client("d");
+            let theirs = open(&other).await;
+            cont.lock(oid, &whole_lock(1), None).await.unwrap();
+            let refused = async || theirs.lock(oid, &whole_lock(2), None).await.unwrap_err().code;
+            assert_eq!(refused().await, Code::WouldBlock, "{context}");
+            let reset =
+                ControlRequest::PoolResetTarget { pool: Name::Label("p".into()), target: DAMAGED };
+            let waits = async || {
+                let waits = cont.pool().page_waits().await.unwrap();
+                waits.into_iter().filter(|(_, wait)| wait.flatten().is_some()).count()
+            };
+            let mut looks = 0;
+            while waits().await < 2 {
+                looks += 1;
+                assert!(looks < 120, "{context}: they do not wait for each other");
+                client.env().sleep(Duration::from_secs(1)).await;
+            }
+            // It has forgotten that it was opened again, and is not whole soon when it leads.
+            client.env().sleep(Duration::from_secs(120)).await;
+            SimNet::of(cluster.world()).cut("e1", "e3");
+            client.control(&reset).await.unwrap();
+            assert_eq!(refused().await, Code::WouldBlock, "{context}: where the other leads");
+            cont.unlock(oid, LockKind::Posix, 1, LockRange::WHOLE).await.unwrap();
+            theirs.lock(oid, &whole_lock(2), None).await.unwrap();
+        });
+    }
+}
+
+async fn open(client: &Client) -> Container {
+    let pool = client.pool_open(&Name::Label("p".into()), OpenMode::ReadWrite).await.unwrap();
+    pool.cont_open(&Name::Label("c".into()), OpenMode::ReadWrite).await.unwrap()
+}
+
+fn whole_lock(owner: u64) -> LockAsk {
+    LockAsk {
+        kind: LockKind::Posix,
+        owner,
+        range: LockRange::WHOLE,
+        mode: LockMode::Exclusive,
+        pid: owner as u32,
+        wait: false,
     }
 }
 
