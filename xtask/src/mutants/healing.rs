@@ -202,6 +202,16 @@ pub(super) const MUTANTS: &[Mutant] = &[
         found_by: cluster("lost_pages::a_lock_is_kept_where_one_with_damaged_pages_is_passed_by"),
     },
     Mutant {
+        name: "moves-forgotten-by-holders",
+        what: "a new holder of the control service gives up what moves, as it does not know since when who was lost is away",
+        edits: &[Edit {
+            path: "crates/control/src/service/moves.rs",
+            from: "out.target == target.id && !out.is_drained)\n",
+            to: "out.target == target.id && !out.is_drained && out.is_drained)\n",
+        }],
+        found_by: control("cases_aims::what_moves_goes_on_under_another_holder"),
+    },
+    Mutant {
         name: "moves-not-due",
         what: "a pool is at rest between a wish and its plan",
         edits: &[Edit {

@@ -86,12 +86,19 @@ impl Service {
     /// Targets of a pool that were missing for so long at the last look that others are to stand in for them.
     fn long_missing(&self, pool: &PoolDf) -> BTreeSet<TargetId> {
         let ((now, after), missing) = (self.last_look.get(), self.missing.borrow());
+        // By a look of whoever held the service before, perhaps.
+        let was_long = |target: &TargetDf| {
+            pool.next.iter().flatten().any(|out| out.target == target.id && !out.is_drained)
+        };
         let is_long = |target: &&TargetDf| match target.reason {
             None | Some(DownReason::Behind) => false,
             Some(DownReason::Excluded) => after.is_some() || target.aim == TargetAim::Exclude,
             Some(DownReason::Silent | DownReason::Stopped | DownReason::Lost) => {
                 let since = missing.get(&(pool.id, target.id));
-                since.zip(after).is_some_and(|(since, after)| now.saturating_sub(*since) >= after)
+                was_long(target)
+                    || since
+                        .zip(after)
+                        .is_some_and(|(since, after)| now.saturating_sub(*since) >= after)
             }
         };
         pool.targets.iter().filter(is_long).map(|target| target.id).collect()

@@ -216,6 +216,29 @@ fn what_is_to_move_is_due_until_it_is_planned() {
     assert!(!is_due());
 }
 
+/// Others come to stand in for a target that was away for long, when the service is taken over. The next holder does not know since when it is away, and
+/// gave up what moved, to begin anew a minute later.
+#[test]
+fn what_moves_goes_on_under_another_holder() {
+    let system = System::new(3);
+    system.pool("tank");
+    let away = of(&map(&system), AWAY);
+    system.targets.away.borrow_mut().insert(AWAY);
+    block_on(system.service.engine_is_silent(AWAY, "gone", true, &*system.targets)).unwrap();
+    look(&system);
+    assert_eq!(map(&system).next, None, "it is not away for long");
+    let (later, after) = (Duration::from_secs(60), Some(Duration::from_secs(60)));
+    block_on(system.service.stand_in(later, after, &*system.targets)).unwrap();
+    let moving = map(&system);
+    assert!(moving.next.is_some());
+    let system = system.restarted();
+    assert!(!system.pools()[0].is_move_due);
+    look(&system);
+    assert_eq!(map(&system).version, moving.version, "it was given up");
+    all_join(&system);
+    assert_eq!(outs(&system), away.iter().map(|id| (*id, false)).collect::<Vec<_>>());
+}
+
 #[test]
 fn copies_are_not_drained_onto_one_engine_and_stopped_moves_stay_stopped() {
     let system = System::new(2);
