@@ -192,6 +192,16 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ),
     },
     Mutant {
+        name: "two-are-two-while-they-move",
+        what: "what a group of two was told last is not compared when a third has come to lead it",
+        edits: &[Edit {
+            path: "crates/engine/src/suspects.rs",
+            from: "        let least = if is_moving { 2 } else { 3 };\n",
+            to: "        let least = if is_moving { 3 } else { 3 };\n",
+        }],
+        found_by: cluster("suspects::who_comes_to_lead_by_a_move_has_nothing_alone"),
+    },
+    Mutant {
         name: "passed-by-and-nothing-left",
         what: "who leads in place of one that is passed by waits for nobody's locks",
         edits: &[Edit {

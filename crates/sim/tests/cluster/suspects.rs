@@ -1,12 +1,14 @@
 //! What lost leaders may have told some members of a group and others not, when who is to settle it is lost, too.
 
 use client::{Client, Container, KvObj, Tx};
-use futures_util::future::join;
+use engine::StoreConfig;
+use futures_util::future::{join, join_all};
 use sim::{Cluster, ClusterSpec, members, seeds};
+use std::cell::Cell;
 use std::time::Duration;
 use transport::SimNet;
 use types::{ContLayout, Durability, ObjType, Oid, TargetId};
-use wire::control::{Name, OpenMode};
+use wire::control::{ControlRequest, Name, OpenMode, TargetAim};
 use wire::map::PoolMap;
 use wire::obj::Cond;
 
@@ -189,4 +191,51 @@ fn a_part_that_one_of_three_saw_decided_is_with_all() {
         });
     }
     assert!(committed > 4 || seeds(16).count() < 16, "{committed} were committed");
+}
+
+/// While places change hands a group of two has a third who is to come. What a leader whose place goes to that one told it last, and the other member not, that one had alone: it led,
+/// told who asked again that it was done, and nobody knew that the other member lacks it.
+#[test]
+fn who_comes_to_lead_by_a_move_has_nothing_alone() {
+    for seed in seeds(3) {
+        let spec = ClusterSpec { seed, engines: 4, targets: 1 };
+        let cluster = Cluster::start_healing(spec, StoreConfig::default(), Some(600)).unwrap();
+        cluster.block_on(async {
+            let client = cluster.client("c");
+            let cont =
+                cluster.container(&client, Durability::Wal, ContLayout::Plain).await.unwrap();
+            let class = "RP_2G1".parse().unwrap();
+            let oid = |number| cont.generate_oid(ObjType::KvHashed, class, 0, number).unwrap();
+            let is_led = |oid: &Oid| cont.layout(*oid).unwrap().members(0)[0] == TargetId(1);
+            let kvs = (0..).map(oid).filter(is_led).take(40);
+            let kvs: Vec<KvObj> = kvs.map(|oid| KvObj { object: cont.object(oid) }).collect();
+            let is_over = Cell::new(false);
+            // Each with a key of its own each time: nothing comes after it that would make members equal.
+            let write = async |kv: &KvObj| {
+                for key in 0u64.. {
+                    if is_over.get() {
+                        return;
+                    }
+                    kv.put(None, Cond::NONE, &key.to_le_bytes(), b"value").await.unwrap();
+                }
+            };
+            let moves = async {
+                // Who hears of a map, and of an order, first is anybody's guess.
+                SimNet::of(cluster.world()).set_delay(Duration::ZERO, Duration::from_millis(20));
+                let (pool, targets) = (Name::Label("p".into()), vec![TargetId(1)]);
+                let aim = ControlRequest::PoolAim { pool, targets, aim: TargetAim::Drain };
+                client.control(&aim).await.unwrap();
+                let has_moved = |map: &PoolMap| map.next.is_none() && !map.outs.is_empty();
+                let lacking = members::await_map(&client, has_moved).await.unwrap();
+                assert_eq!(lacking, None, "seed {seed}");
+                is_over.set(true);
+            };
+            join(join_all(kvs.iter().map(write)), moves).await;
+            for kv in &kvs {
+                let oid = kv.object.oid();
+                let differs = members::difference(&client, &cont, oid).await.unwrap();
+                assert_eq!(differs, None, "seed {seed}");
+            }
+        });
+    }
 }
