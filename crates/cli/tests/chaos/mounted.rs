@@ -40,7 +40,7 @@ const FRAME: &str = r#"
     cd "$D"
 "#;
 
-pub const PROGRAMS: [Program; 5] = [
+pub const PROGRAMS: [Program; 6] = [
     // Money moves, none is made.
     Program {
         name: "sqlite3",
@@ -106,6 +106,21 @@ pub const PROGRAMS: [Program; 5] = [
                 fio --name=verified --filename=data --size=4m --rw=randwrite --bsrange=512-128k --randseed=$n \
                     --fsync=16 --verify=crc32c --verify_fatal=1 --output="$T/fio.log" ||
                     { cat "$T/fio.log"; false; }
+                echo step
+                sleep 0.2
+            done
+        "#,
+    },
+    // Any call on one file, memory that is mapped among them, and another copy of what it holds. Both programs of this name take these options.
+    Program {
+        name: "fsx",
+        script: r#"
+            n=0
+            until enough; do
+                n=$((n + 1))
+                fsx -N 1000 -S $n -P "$T" data > "$T/fsx.log" 2>&1 ||
+                    { tail -n 100 "$T/fsx.log" >&2; false; }
+                rm data
                 echo step
                 sleep 0.2
             done
