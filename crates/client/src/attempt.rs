@@ -2,7 +2,6 @@
 
 use crate::client::Client;
 use crate::in_doubt::Doubt;
-use crate::read_from::MEMBER_TIME_MAX;
 use std::time::Duration;
 use types::TargetId;
 use wire::request_id::{self, UNANSWERED_MAX};
@@ -61,9 +60,9 @@ impl Attempt {
         attempt
     }
 
-    /// One try at a member of a group that another target leads.
-    pub fn at_member(client: &Client, map_version: u32) -> Attempt {
-        let mut attempt = Attempt::only_try(client, MEMBER_TIME_MAX);
+    /// One try at a member of a group, whoever leads it.
+    pub fn at_member(client: &Client, map_version: u32, time_max: Duration) -> Attempt {
+        let mut attempt = Attempt::only_try(client, time_max);
         attempt.flags |= wire::header::FLAG_MEMBER;
         attempt.route(map_version);
         attempt

@@ -6,7 +6,7 @@
 
 use crate::attempt::Attempt;
 use crate::cont::{Container, Members};
-use crate::read_from::MEMBER_TIME_MAX;
+use crate::read_from::{LEADER_TIME_MAX, MEMBER_TIME_MAX};
 use crate::sums;
 use crate::target::Ask;
 use futures_util::FutureExt;
@@ -284,7 +284,7 @@ impl<'a> Batch<'a> {
             attempt.may_be_told_cells();
         }
         let (mut has_asked, mut has_learned, mut moves) = (false, false, 0);
-        let mut may_ask_member = self.asks_members && self.cont.at() == Epoch::ZERO;
+        let mut member_tries = self.member_tries();
         loop {
             let route = match self.route() {
                 // Somebody with a newer map made one of the objects.
@@ -305,14 +305,16 @@ impl<'a> Batch<'a> {
             };
             attempt.route(route.map_version);
             if let [part] = &route.parts[..]
-                && std::mem::take(&mut may_ask_member)
-                && let Some(member) = self.cont.member_to_ask(part.unit, part.leader)
+                && member_tries > 0
+                && let Some(member) = self.cont.member_to_ask(part.unit)
             {
-                match Box::pin(self.run_on_member(member, route.map_version)).await {
+                let (unit, leads) = (part.unit, member == part.leader);
+                match Box::pin(self.run_on_member(member, leads, route.map_version)).await {
                     Ok(found) => return Ok(found),
-                    Err(error) => self.cont.client().note_refused(member, part.unit, &error),
+                    Err(error) => self.cont.client().note_refused(member, leads, unit, &error),
                 }
                 // Nothing has taken effect.
+                member_tries -= 1;
                 continue;
             }
             let map = self.cont.pool().map();
@@ -393,15 +395,31 @@ impl<'a> Batch<'a> {
         self.asks_members = true;
     }
 
-    /// One try at a member of the group.
-    async fn run_on_member(&mut self, member: TargetId, map_version: u32) -> Result<BatchResult> {
+    /// How many members are asked before the leader is waited for: another one, should the first give no answer.
+    fn member_tries(&self) -> u32 {
+        let may_ask = self.asks_members
+            && self.cont.at() == Epoch::ZERO
+            && self.ops.windows(2).all(|ops| ops[0].unit() == ops[1].unit());
+        if may_ask { 2 } else { 0 }
+    }
+
+    /// One try at a member of the group, or at its leader in turn.
+    async fn run_on_member(
+        &mut self,
+        member: TargetId,
+        leads: bool,
+        map_version: u32,
+    ) -> Result<BatchResult> {
         let client = self.cont.client().clone();
-        let mut attempt = Attempt::at_member(&client, map_version);
+        let time_max = if leads { LEADER_TIME_MAX } else { MEMBER_TIME_MAX };
+        let mut attempt = Attempt::at_member(&client, map_version, time_max);
         let asked = self.ask_one(member, &mut attempt);
         // It may have to be connected to first.
-        let answer = client.env().timeout(MEMBER_TIME_MAX, asked).await;
+        let answer = client.env().timeout(time_max, asked).await;
         let answer = answer.ok_or_else(|| Error::bare(Code::TimedOut))??;
-        client.note_shown();
+        if !leads {
+            client.note_shown();
+        }
         self.result_of(member, answer)
     }
 

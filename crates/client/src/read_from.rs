@@ -1,7 +1,8 @@
 //! Whom of a group's members reads are asked of.
 //!
 //! The leader of a group answers everything. A member that follows answers what is only looked at, unless it is not sure that all members
-//! show the same (`crates/engine/src/member_reads.rs`); then the leader is asked, and for a while nobody else.
+//! show the same (`crates/engine/src/member_reads.rs`); then the leader is asked, and for a while nobody else. The leader is asked in turn with the others; should it give no
+//! answer, another member is asked before it is waited for.
 
 use crate::client::Client;
 use crate::cont::Container;
@@ -16,6 +17,8 @@ use types::{Code, Error, Oid, Result, Scheme, TargetId, Unit, hash};
 const READ_FROM_VAR: &str = "AZEKURA_READ_FROM";
 /// A member that takes longer than this to answer is not waited for.
 pub(crate) const MEMBER_TIME_MAX: Duration = Duration::from_millis(500);
+/// A leader that takes longer than this is asked again when no other member could answer.
+pub(crate) const LEADER_TIME_MAX: Duration = Duration::from_secs(1);
 /// One that gave no answer, or is not sure of itself, is not asked for so long.
 const AVOID_TIME: Duration = Duration::from_secs(5);
 /// What not all members may have had is asked of the leader for so long.
@@ -109,18 +112,23 @@ impl Client {
         count.set(count.get() + 1);
     }
 
-    /// A member was asked for a unit of which the leader is asked now.
-    pub(crate) fn note_refused(&self, member: TargetId, unit: Unit, error: &Error) {
+    /// A member was asked for a unit, or the leader in turn, and did not tell.
+    pub(crate) fn note_refused(&self, member: TargetId, leads: bool, unit: Unit, error: &Error) {
         tracing::debug!("target {member} as a member: {error}");
         let count = &self.avoided().refused_count;
-        count.set(count.get() + 1);
-        self.avoided().note(member, unit, error, self.env().now());
+        if !leads {
+            count.set(count.get() + 1);
+        }
+        let is_passing = matches!(error.code, Code::Unreach | Code::TimedOut | Code::Closed);
+        if !leads || is_passing {
+            self.avoided().note(member, unit, error, self.env().now());
+        }
     }
 }
 
 impl Container {
-    /// Who is asked in the place of a unit's leader for what is only looked at; `None`: the leader.
-    pub(crate) fn member_to_ask(&self, unit: Unit, leader: TargetId) -> Option<TargetId> {
+    /// Who is asked for what is only looked at of a unit, the leader in turn; `None`: the leader, as for all else.
+    pub(crate) fn member_to_ask(&self, unit: Unit) -> Option<TargetId> {
         let client = self.client();
         if client.options().read_from == ReadFrom::Leaders || unit.is_cell() {
             return None;
@@ -145,7 +153,7 @@ impl Container {
         let members = if near.is_empty() { &all } else { &near };
         let of_group = hash::mix2(unit.object.hi, hash::mix2(unit.object.lo, unit.group.into()));
         let drawn = hash::mix2(client.id().0, of_group).checked_rem(members.len() as u64)?;
-        members.get(drawn as usize).copied().filter(|member| *member != leader)
+        members.get(drawn as usize).copied()
     }
 }
 

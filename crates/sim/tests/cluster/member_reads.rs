@@ -1,8 +1,8 @@
 //! Members of a group that follow answer reads: what is acknowledged, and nothing that not all of them show.
 
-use client::{Client, Container, KvObj, ReadFrom};
+use client::{Client, ConnectOptions, Container, KvObj, ReadFrom};
 use env::DiskFaults;
-use futures_util::future::{Either, join, select};
+use futures_util::future::{Either, join, join_all, select};
 use sim::{Cluster, ClusterSpec, members, seeds};
 use std::cell::Cell;
 use std::pin::pin;
@@ -204,6 +204,11 @@ impl Scene {
 
     /// What the engine that follows has of the key, if it says so.
     async fn ask_follower(&self, map: &PoolMap) -> Result<Option<Vec<u8>>, Code> {
+        self.ask(map, FOLLOWS).await
+    }
+
+    /// The same of another engine.
+    async fn ask(&self, map: &PoolMap, engine: usize) -> Result<Option<Vec<u8>>, Code> {
         let unit = self.near.object.oid().first_unit();
         let want = FetchWant::Single { bytes_max: 100, inline_bytes_max: 100 };
         let iods = vec![FetchIod { akey: b"", want }];
@@ -215,7 +220,7 @@ impl Scene {
             ops: vec![Op::Fetch { unit, dkey: b"k", cond: Cond::NONE, iods }],
             sums: Sums::NONE,
         };
-        let to = TargetId(FOLLOWS as u32);
+        let to = TargetId(engine as u32);
         let request = Request::Batch(batch);
         let answer = members::ask_as_member(&self.admin, map, to, &request).await.unwrap();
         if answer.first() != Some(&0) {
@@ -291,6 +296,44 @@ fn a_member_answers_while_its_leader_does_not() {
                     let found = looked.flatten();
                     assert_eq!(found.is_some(), is_of_members, "seed {seed}, {class}");
                     scene.sleep(100).await;
+                }
+                scene.cluster.world().resume(&name(LEADS));
+            });
+        }
+    }
+}
+
+/// Clients ask the leader in turn with others. While it stands still, and is not called down for it, they are served all the same.
+#[test]
+fn a_leader_that_stands_still_stops_no_reads() {
+    for seed in seeds(3) {
+        for read_from in [ReadFrom::Members, ReadFrom::Leaders] {
+            let scene = Scene::begin_reading_from(seed, "RP_3G1", read_from);
+            scene.cluster.block_on(async {
+                let mut readers = Vec::new();
+                for at in 0..8 {
+                    let change = |options: &mut ConnectOptions| options.read_from = read_from;
+                    let client = scene.cluster.client_with(&format!("r{at}"), change);
+                    let object = open(&client).await.object(scene.far.object.oid());
+                    readers.push(KvObj { object });
+                }
+                // All members hear that all have what came so far.
+                let map = members::newest_map(&scene.admin).await.unwrap();
+                for member in [FOLLOWS, 3] {
+                    while scene.ask(&map, member).await.is_err() {
+                        scene.sleep(50).await;
+                    }
+                }
+                scene.cluster.world().pause(&name(LEADS));
+                let served = readers.iter().map(async |reader| {
+                    let env = reader.object.cont().client().env();
+                    let read = reader.get(None, b"k");
+                    let found = env.timeout(Duration::from_millis(1_800), read).await;
+                    found.map(|found| found.unwrap().unwrap())
+                });
+                for found in join_all(served).await {
+                    let wanted = (read_from == ReadFrom::Members).then(|| b"old".to_vec());
+                    assert_eq!(found, wanted, "seed {seed}, {read_from:?}");
                 }
                 scene.cluster.world().resume(&name(LEADS));
             });
