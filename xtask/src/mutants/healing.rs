@@ -106,7 +106,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         edits: &[Edit {
             path: "crates/engine/src/catch_up.rs",
             from: "            for cont in ctx.shard.conts() {\n                differ",
-            to: "            self.answers_unknown_to(ctx, &map, other, &is_lacking).await?;\n            for cont in ctx.shard.conts() {\n                differ",
+            to: "            self.answers_unknown_to(ctx, &map, other, false, &is_lacking).await?;\n            for cont in ctx.shard.conts() {\n                differ",
         }],
         found_by: cluster("kept_answers::answers_come_after_what_they_are_about"),
     },
