@@ -3,62 +3,35 @@
 //! It used to: writes were fenced by those who follow, reads by nobody. A client that was cut off together with its leader read what it had before, for as long
 //! as the cut lasted.
 
+use crate::old_values::{RUN_OUT, look_at, look_while, name, object, open, put};
 use client::{Client, Container, KvObj};
 use futures_util::future::{Either, join, select};
 use sim::{Cluster, ClusterSpec, members, seeds};
-use std::cell::Cell;
 use std::pin::pin;
 use std::time::Duration;
 use transport::SimNet;
-use types::{Code, ContLayout, Durability, ObjType, Result, TargetId};
-use wire::control::{ControlRequest, MemberState, Name, OpenMode, TargetAim};
+use types::{Code, ContLayout, Durability, Result, TargetId};
+use wire::control::{ControlRequest, MemberState, Name, TargetAim};
 use wire::map::{PoolMap, TargetState};
-use wire::obj::{AdminOp, AdminReply, Cond, Request};
+use wire::obj::{AdminOp, AdminReply, Request};
 use wire::order::{Order, OrderAt, Orders, OrdersDone};
 
 /// The engine that leads the object, and the other one that has it; the first one holds the catalog.
 const LEADS: usize = 1;
 const FOLLOWS: usize = 2;
 const ENGINES: usize = 4;
-/// Longer than anything lasts that was granted.
-const RUN_OUT: Duration = Duration::from_secs(4);
-/// How often the client at the old leader reads.
-const READ_PAUSE: Duration = Duration::from_millis(5);
-
-fn name(at: usize) -> String {
-    Cluster::engine_name(at)
-}
-
 fn label(text: &str) -> Name {
     Name::Label(text.into())
 }
 
-async fn open(client: &Client) -> Container {
-    let pool = client.pool_open(&label("p"), OpenMode::ReadWrite).await.unwrap();
-    pool.cont_open(&label("c"), OpenMode::ReadWrite).await.unwrap()
-}
-
-/// An object of a class that engine `LEADS` leads and `FOLLOWS` has, too.
-fn object(cont: &Container, class: &str) -> KvObj {
-    let map = cont.pool().map();
-    let class = class.parse().unwrap();
-    let engine = |target: TargetId| map.target(target).unwrap().rank.0 as usize;
-    let oids = (0..).map(|number| cont.generate_oid(ObjType::KvHashed, class, 0, number).unwrap());
-    let is_meant = |oid: &_| {
-        let layout = cont.layout(*oid).unwrap();
-        let members: Vec<usize> = layout.members(0).iter().map(|target| engine(*target)).collect();
-        members[0] == LEADS && members[1..].contains(&FOLLOWS) && !members.contains(&0)
-    };
-    KvObj { object: cont.object(oids.into_iter().find(is_meant).unwrap()) }
+/// True of objects that engine `LEADS` leads and `FOLLOWS` has, too.
+fn is_meant(members: &[usize]) -> bool {
+    members[0] == LEADS && members[1..].contains(&FOLLOWS) && !members.contains(&0)
 }
 
 /// The same object for another client.
 fn of_other(cont: &Container, kv: &KvObj) -> KvObj {
     KvObj { object: cont.object(kv.object.oid()) }
-}
-
-async fn put(kv: &KvObj, value: &[u8]) {
-    kv.put(None, Cond::NONE, b"k", value).await.unwrap();
 }
 
 /// A cluster in which an object has an old value, and three clients: one that stays with the old leader, one that does not, and one for control.
@@ -79,7 +52,7 @@ impl Scene {
             // It finds out soon that nobody answers.
             let near = open(&cluster.client_within("near", Duration::from_millis(300))).await;
             let far = open(&cluster.client("far")).await;
-            let near = object(&near, class);
+            let near = object(&near, class, is_meant);
             let far = of_other(&far, &near);
             put(&near, b"old").await;
             // What was granted first may have been so by chance.
@@ -130,43 +103,12 @@ impl Scene {
 
     /// What the client at the old leader reads now; `None` without an answer.
     async fn look(&self) -> Option<Vec<u8>> {
-        match self.near.get(None, b"k").await {
-            Ok(found) => Some(found.unwrap()),
-            Err(error) => {
-                let is_passing =
-                    matches!(error.code, Code::TimedOut | Code::Unreach | Code::Closed);
-                assert!(is_passing, "seed {}: {error}", self.seed);
-                None
-            }
-        }
+        look_at(&self.near, b"k", self.seed).await
     }
 
-    /// Has the client at the old leader read while `changed` goes on, which ends when there is a new value, and for a while after it. How often it was shown the
-    /// old value before; none after it.
+    /// [`look_while`] of the client at the old leader.
     async fn look_while(&self, changed: impl Future<Output = ()>) -> u32 {
-        let is_changed = Cell::new(false);
-        let until = Cell::new(Duration::MAX);
-        let env = self.near.object.cont().client().env().clone();
-        let changing = async {
-            changed.await;
-            is_changed.set(true);
-            until.set(self.admin.env().now() + RUN_OUT);
-        };
-        let looking = async {
-            let mut old = 0;
-            while self.admin.env().now() < until.get() {
-                let may_be_old = !is_changed.get();
-                if let Some(found) = self.look().await
-                    && found == b"old"
-                {
-                    assert!(may_be_old, "seed {}: an old value", self.seed);
-                    old += 1;
-                }
-                env.sleep(READ_PAUSE).await;
-            }
-            old
-        };
-        join(changing, looking).await.1
+        look_while(&self.near, &self.admin, self.seed, changed).await
     }
 
     /// All are together again, and see the new value.

@@ -33,6 +33,7 @@ mod mending;
 mod mutated;
 mod names;
 mod objects;
+mod old_values;
 mod oldest_first;
 mod patience;
 mod progressive;

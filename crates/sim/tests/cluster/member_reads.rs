@@ -1,16 +1,16 @@
 //! Members of a group that follow answer reads: what is acknowledged, and nothing that not all of them show.
 
-use client::{Client, ConnectOptions, Container, KvObj, ReadFrom};
+use crate::old_values::{look_at, look_while, name, object, open, put};
+use client::{Client, ConnectOptions, KvObj, ReadFrom};
 use env::DiskFaults;
 use futures_util::future::{Either, join, join_all, select};
 use sim::{Cluster, ClusterSpec, members, seeds};
-use std::cell::Cell;
 use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 use transport::SimNet;
-use types::{Code, ContLayout, Durability, Epoch, ObjType, Result, TargetId};
-use wire::control::{ControlRequest, Name, OpenMode};
+use types::{Code, ContLayout, Durability, Epoch, Result, TargetId};
+use wire::control::ControlRequest;
 use wire::map::{DownReason, PoolMap, TargetState};
 use wire::obj::{
     Batch, BatchReply, Cond, FetchIod, FetchWant, Fetched, Op, OpReply, Request, Sums, TxId,
@@ -22,38 +22,6 @@ use wire::order::{Order, OrderAt, Orders, OrdersDone};
 const LEADS: usize = 1;
 const FOLLOWS: usize = 2;
 const ENGINES: usize = 5;
-/// Longer than anything lasts that was granted.
-const RUN_OUT: Duration = Duration::from_secs(4);
-const LOOK_PAUSE: Duration = Duration::from_millis(5);
-
-fn name(at: usize) -> String {
-    Cluster::engine_name(at)
-}
-
-async fn open(client: &Client) -> Container {
-    let label = |text: &str| Name::Label(text.into());
-    let pool = client.pool_open(&label("p"), OpenMode::ReadWrite).await.unwrap();
-    pool.cont_open(&label("c"), OpenMode::ReadWrite).await.unwrap()
-}
-
-/// An object of a class that these engines have, in this order.
-fn object(cont: &Container, class: &str, places: &[usize]) -> KvObj {
-    let map = cont.pool().map();
-    let class = class.parse().unwrap();
-    let engine = |target: TargetId| map.target(target).unwrap().rank.0 as usize;
-    let oids = (0..).map(|number| cont.generate_oid(ObjType::KvHashed, class, 0, number).unwrap());
-    let is_meant = |oid: &_| {
-        let layout = cont.layout(*oid).unwrap();
-        let members: Vec<usize> = layout.members(0).iter().map(|target| engine(*target)).collect();
-        members == places
-    };
-    KvObj { object: cont.object(oids.into_iter().find(is_meant).unwrap()) }
-}
-
-async fn put(kv: &KvObj, value: &[u8]) {
-    kv.put(None, Cond::NONE, b"k", value).await.unwrap();
-}
-
 /// A cluster in which an object has an old value, a client on the machine of an engine that follows, and one elsewhere.
 struct Scene {
     cluster: Cluster,
@@ -85,7 +53,7 @@ impl Scene {
                 options.read_from = read_from;
             });
             let (near, far) = (open(&near).await, open(&cluster.client("far")).await);
-            let near = object(&near, class, places);
+            let near = object(&near, class, |members| members == places);
             let far = KvObj { object: far.object(near.object.oid()) };
             put(&far, b"old").await;
             // With the next order it is told that all have this one.
@@ -137,15 +105,7 @@ impl Scene {
 
     /// What the client beside the engine that follows reads of a key now; `None` without an answer.
     async fn look_at(&self, key: &[u8]) -> Option<Vec<u8>> {
-        match self.near.get(None, key).await {
-            Ok(found) => Some(found.unwrap_or_default()),
-            Err(error) => {
-                let is_passing =
-                    matches!(error.code, Code::TimedOut | Code::Unreach | Code::Closed);
-                assert!(is_passing, "seed {}: {error}", self.seed);
-                None
-            }
-        }
+        look_at(&self.near, key, self.seed).await
     }
 
     async fn look(&self) -> Option<Vec<u8>> {
@@ -170,28 +130,9 @@ impl Scene {
         }
     }
 
-    /// Has the client read while `changed` goes on, which ends when there is a new value, and for a while after it. How often it was shown the
-    /// old value before; none after it.
+    /// [`look_while`] of the client beside the engine that follows.
     async fn look_while(&self, changed: impl Future<Output = ()>) -> u32 {
-        let (is_changed, until) = (Cell::new(false), Cell::new(Duration::MAX));
-        let changing = async {
-            changed.await;
-            is_changed.set(true);
-            until.set(self.admin.env().now() + RUN_OUT);
-        };
-        let looking = async {
-            let mut old = 0;
-            while self.admin.env().now() < until.get() {
-                let may_be_old = !is_changed.get();
-                if self.look().await.as_deref() == Some(b"old") {
-                    assert!(may_be_old, "seed {}: an old value", self.seed);
-                    old += 1;
-                }
-                self.near.object.cont().client().env().sleep(LOOK_PAUSE).await;
-            }
-            old
-        };
-        join(changing, looking).await.1
+        look_while(&self.near, &self.admin, self.seed, changed).await
     }
 
     /// All are together again, and see the new value.
