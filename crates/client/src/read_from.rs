@@ -83,8 +83,6 @@ impl Avoided {
     /// A member did not answer for a unit.
     fn note(&self, member: TargetId, unit: Unit, error: &Error, now: Duration) {
         match error.code {
-            // It has another map, or will have; or the question is wrong, which the leader says, too.
-            Code::Stale => {}
             Code::Busy => {
                 let mut dirty = self.dirty.borrow_mut();
                 if dirty.len() >= DIRTY_MAX {
@@ -95,6 +93,7 @@ impl Avoided {
             Code::Unreach | Code::TimedOut | Code::Closed | Code::Csum | Code::Io | Code::Proto => {
                 self.members.borrow_mut().insert(member, now + AVOID_TIME);
             }
+            // It has another map, or will have; or the question is wrong, which the leader says, too.
             _ => {}
         }
     }

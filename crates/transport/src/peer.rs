@@ -122,7 +122,7 @@ impl Process {
         while done < total {
             let mut here = [iovec(std::ptr::null_mut(), 0); IOV_COUNT_MAX];
             let all = rooms.iter_mut().map(|room| iovec(room.as_mut_ptr().cast(), room.len()));
-            let (here_count, room) = rest_of(all, done, &mut here[1..]);
+            let (here_count, room) = iovecs_after(all, done, &mut here[1..]);
             let mut there = [self.word_there(); IOV_COUNT_MAX];
             let (count, _) = cursor.fill(room, &mut there[1..])?;
             let moved = self.read_with_word(&mut here[..here_count + 1], &there[..count + 1])?;
@@ -163,7 +163,7 @@ impl Process {
         while done < total {
             let mut here = [iovec(std::ptr::null_mut(), 0); IOV_COUNT_MAX];
             let all = parts.iter().map(|part| iovec(part.as_ptr().cast_mut().cast(), part.len()));
-            let (here_count, ready) = rest_of(all, done, &mut here);
+            let (here_count, ready) = iovecs_after(all, done, &mut here);
             let mut there = [iovec(std::ptr::null_mut(), 0); IOV_COUNT_MAX];
             let (count, _) = cursor.fill(ready, &mut there)?;
             // SAFETY: what `here` points to is only read; the kernel checks the other process's ranges.
@@ -184,7 +184,7 @@ impl Process {
 }
 
 /// What is left of ranges of memory after the first `done` bytes, as many as `out` holds: their number and bytes.
-fn rest_of(
+fn iovecs_after(
     all: impl Iterator<Item = libc::iovec>,
     mut done: usize,
     out: &mut [libc::iovec],
