@@ -135,7 +135,7 @@ impl Target {
                 let ctx = self.pools.mapped(pool).await?;
                 self.know_map_of(&ctx, header).await?;
                 check_map(header, &ctx)?;
-                let outcome = self.outcome_to_tell(pool, &ctx, tx, coordinator).await?;
+                let outcome = self.outcome_to_tell(&ctx, tx, coordinator).await?;
                 Ok(wire::encode(&Ok::<_, Error>(outcome)))
             }
             Request::AdmissionStat { pool } => {

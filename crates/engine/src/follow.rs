@@ -323,12 +323,9 @@ impl Target {
                 let origin = origin.map(as_origin);
                 wanted.written = shard.log_decision(tx, epoch, &participants, origin)?;
             }
-            Order::ForgetDecision { tx, is_undone } => {
+            Order::ForgetDecision { tx } => {
                 self.may_lead(ctx, orders)?;
-                match is_undone {
-                    true => shard.undo_decision(tx)?,
-                    false => shard.forget_decision(tx)?,
-                };
+                shard.forget_decision(tx)?;
             }
             Order::Install { cont, unit, dkey, before } => {
                 let begun = self.env.now();

@@ -93,7 +93,8 @@ impl Target {
             | MemberAsk::Settled
             | MemberAsk::DropCells { .. }
             | MemberAsk::Follows
-            | MemberAsk::SettledOrders => {}
+            | MemberAsk::SettledOrders
+            | MemberAsk::Outcome { .. } => {}
         }
         match ask {
             MemberAsk::Units { cont, after, count_max }
@@ -197,6 +198,10 @@ impl Target {
             MemberAsk::SettledOrders => {
                 let settled = ctx.streams.settled_for(member, &ctx.shard);
                 Ok(wire::encode(&Ok::<_, Error>(settled)))
+            }
+            MemberAsk::Outcome { tx, decision } => {
+                self.note_outcome(&ctx, tx, decision).await?;
+                Ok(wire::encode(&Ok::<(), Error>(())))
             }
             MemberAsk::DropCells { until, units } => {
                 let now = self.drop_cells_of(&ctx, member, until, units).await?;

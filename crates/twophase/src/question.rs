@@ -3,6 +3,8 @@
 //! A transaction that it neither works on nor has a decision of is aborted: the decision was never made, or all participants know it. But
 //! another member may have a decision that a leader, now lost, was about to make. So before anybody hears "aborted"
 //! all members forget the transaction: whoever leads later says the same. And before anybody hears "committed" the decision stands: in the log here, and with all members.
+//!
+//! Members are told so by themselves, not among the orders: who asks may be one of them, and hold orders up until it is answered.
 
 use types::Epoch;
 use wire::obj::TxOutcome;
@@ -14,8 +16,8 @@ pub enum QuestionAction {
     HaveMembersForget,
     /// Wait until all that is in the log so far is on stable storage.
     AwaitLog,
-    /// Wait until all members of the group have all that was sent to them so far.
-    AwaitMembers,
+    /// Have all members of the group know the decision, and wait until they do.
+    HaveMembersKnow,
     Answer(TxOutcome),
 }
 
@@ -45,21 +47,16 @@ impl Question {
 
     /// What is to be done next, the one before being done.
     pub fn step(&mut self) -> QuestionAction {
-        match (self.next, self.committed) {
+        let next = std::mem::replace(&mut self.next, Next::Answer);
+        match (next, self.committed) {
+            (_, None) if self.is_pending => QuestionAction::Answer(TxOutcome::Pending),
             (Next::First, Some(_)) => {
                 self.next = Next::Members;
                 QuestionAction::AwaitLog
             }
-            (Next::First, None) if !self.is_pending => {
-                self.next = Next::Members;
-                QuestionAction::HaveMembersForget
-            }
-            (Next::First | Next::Members, _) => {
-                self.next = Next::Answer;
-                QuestionAction::AwaitMembers
-            }
+            (Next::Members, Some(_)) => QuestionAction::HaveMembersKnow,
+            (Next::First | Next::Members, None) => QuestionAction::HaveMembersForget,
             (Next::Answer, Some(epoch)) => QuestionAction::Answer(TxOutcome::Committed(epoch)),
-            (Next::Answer, None) if self.is_pending => QuestionAction::Answer(TxOutcome::Pending),
             (Next::Answer, None) => QuestionAction::Answer(TxOutcome::Aborted),
         }
     }

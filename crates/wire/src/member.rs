@@ -119,6 +119,21 @@ pub enum MemberAsk<'a> {
     Follows,
     /// To the leader of a stream of orders to the asker: up to which order all members have what it did. The reply is a [`SettledOrders`].
     SettledOrders,
+    /// To a follower, of the leader of a coordinator's group, which is about to tell a participant how a transaction ends: note the same, for who leads later is asked,
+    /// too. The reply is `()`, when it is on stable storage. Not among the orders: who follows may hold these up until it is told.
+    Outcome {
+        tx: TxId,
+        /// `None`: it is aborted. The answer to who asked for the transaction goes, too.
+        decision: Option<Decided>,
+    },
+}
+
+/// That a transaction is committed.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Decided {
+    pub epoch: Epoch,
+    /// As in [`crate::order::Order::Decision`].
+    pub participants: Vec<Unit>,
 }
 
 /// What came of a leader's orders.

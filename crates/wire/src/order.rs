@@ -140,9 +140,8 @@ pub enum Order<'a> {
         #[serde(borrow)]
         origin: Option<OrderOrigin<'a>>,
     },
-    /// Forget it: all participants know. `is_undone`: none does, for the leader knows nothing of it, and is about to say so: the answer to who asked for the
-    /// transaction goes, too.
-    ForgetDecision { tx: TxId, is_undone: bool },
+    /// Forget it: all participants know.
+    ForgetDecision { tx: TxId },
     /// Make a dkey what the image in the bulk says.
     Install {
         cont: ContId,

@@ -114,9 +114,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "undone-and-told",
         what: "a member that forgets a decision which its leader never had goes on telling that the transaction is done",
         edits: &[Edit {
-            path: "crates/engine/src/follow.rs",
-            from: "true => shard.undo_decision(tx)?,",
-            to: "true => shard.forget_decision(tx)?,",
+            path: "crates/engine/src/commit/doubt.rs",
+            from: "            None => ctx.shard.undo_decision(tx)?,\n",
+            to: "            None => ctx.shard.forget_decision(tx)?,\n",
         }],
         found_by: cluster("kept_answers::an_answer_about_a_decision_goes_with_it"),
     },
@@ -148,6 +148,18 @@ pub(super) const MUTANTS: &[Mutant] = &[
             },
         ],
         found_by: cluster("kept_answers::a_part_that_a_lost_leader_never_had_holds_nobody_up"),
+    },
+    Mutant {
+        name: "word-behind-orders",
+        what: "who coordinates tells nobody how a transaction ends before all have what it has ordered, and who asks does none of that before it is told",
+        edits: &[Edit {
+            path: "crates/engine/src/commit/doubt.rs",
+            from: "        let Some(group) = group else { return Ok(()) };\n        let map = ctx.map()?;\n",
+            to: "        let Some(group) = group else { return Ok(()) };\n        ctx.streams.wait_for(ctx.streams.last()).await?;\n        let map = ctx.map()?;\n",
+        }],
+        found_by: cluster(
+            "kept_answers::a_leader_that_is_asked_about_a_part_does_not_wait_for_who_asks",
+        ),
     },
     Mutant {
         name: "decided-and-not-told-again",

@@ -338,7 +338,7 @@ impl Run {
         let forgotten = || -> Result<()> {
             let group = self.target.led_group(&self.ctx, self.units[0])?;
             self.ctx.shard.forget_decision(self.tx)?;
-            let order = Order::ForgetDecision { tx: self.tx, is_undone: false };
+            let order = Order::ForgetDecision { tx: self.tx };
             drop(self.target.ship(self.pool, &self.ctx, group.as_ref(), &order, Vec::new(), None));
             Ok(())
         };

@@ -2,12 +2,19 @@
 //! and changes of leaders.
 
 use super::{PAUSES, part_unit, part_units};
+use crate::group::Group;
 use crate::target::{Target, TargetPool};
+use futures_util::future::{Either, select, try_join_all};
+use std::pin::pin;
 use std::rc::Rc;
+use std::time::Duration;
 use twophase::{DoubtAction, DoubtEvent, Participant, Question, QuestionAction};
 use types::{Code, Error, PoolId, Result, Unit};
+use wire::member::{Decided, MemberAsk};
 use wire::obj::{Request, TxId, TxOutcome};
-use wire::order::Order;
+
+/// So long members are waited for that are to note how a transaction ends; then who asks does so again.
+const NOTE_TIME_MAX: Duration = Duration::from_secs(10);
 
 impl Target {
     /// What this target knows of a transaction, by the name of one of its parts, for a participant that asks.
@@ -15,7 +22,6 @@ impl Target {
     /// Errors: `Stale` when another target leads the coordinator's group.
     pub(crate) async fn outcome_to_tell(
         self: &Rc<Self>,
-        pool: PoolId,
         ctx: &Rc<TargetPool>,
         part: TxId,
         coordinator: Unit,
@@ -27,21 +33,63 @@ impl Target {
         loop {
             match question.step() {
                 QuestionAction::HaveMembersForget => {
-                    let order = Order::ForgetDecision { tx, is_undone: true };
-                    let sent = self.ship(pool, ctx, group.as_ref(), &order, Vec::new(), None);
-                    sent.settled().await?;
+                    self.have_members_note(ctx, group.as_ref(), tx, None).await?;
                 }
                 QuestionAction::AwaitLog => ctx.shard.written(ctx.shard.last_lsn()).await?,
-                QuestionAction::AwaitMembers if group.is_some() => {
-                    ctx.streams.wait_for(ctx.streams.last()).await?;
+                QuestionAction::HaveMembersKnow => {
+                    // Else it is forgotten, for all participants know it.
+                    if let Some((epoch, participants)) = ctx.shard.decision(tx) {
+                        let decided = Some(Decided { epoch, participants });
+                        self.have_members_note(ctx, group.as_ref(), tx, decided).await?;
+                    }
                 }
-                QuestionAction::AwaitMembers => {}
                 QuestionAction::Answer(outcome) => {
                     tracing::debug!("target {}: tells of part {part:?}: {outcome:?}", self.id);
                     return Ok(outcome);
                 }
             }
         }
+    }
+
+    /// Has all other members of the coordinator's group note how a transaction ends. They are told by themselves: one of them may ask because a part holds up
+    /// the orders of this target, and do none before it is answered.
+    ///
+    /// Errors: of who asks once more; `Stale` when the map has changed meanwhile.
+    async fn have_members_note(
+        self: &Rc<Self>,
+        ctx: &Rc<TargetPool>,
+        group: Option<&Group>,
+        tx: TxId,
+        decision: Option<Decided>,
+    ) -> Result<()> {
+        let Some(group) = group else { return Ok(()) };
+        let map = ctx.map()?;
+        let told = group.followers.iter().map(|member| {
+            let ask = MemberAsk::Outcome { tx, decision: decision.clone() };
+            self.ask_member::<()>(ctx, &map, *member, ask)
+        });
+        let is_over = || ctx.map_version() != map.version;
+        let (told, changed) = (try_join_all(told), self.await_map(ctx, NOTE_TIME_MAX, is_over));
+        match select(pin!(told), pin!(changed)).await {
+            Either::Left((told, _)) => told.map(|_| ()),
+            Either::Right(_) => Err(Error::new(Code::Stale, "members have not noted an outcome")),
+        }
+    }
+
+    /// A leader is about to tell how a transaction ends.
+    pub(crate) async fn note_outcome(
+        &self,
+        ctx: &TargetPool,
+        tx: TxId,
+        decision: Option<Decided>,
+    ) -> Result<()> {
+        let lsn = match decision {
+            Some(Decided { epoch, participants }) => {
+                ctx.shard.log_decision(tx, epoch, &participants, None)?
+            }
+            None => ctx.shard.undo_decision(tx)?,
+        };
+        ctx.shard.written(lsn).await
     }
 
     /// Asks the coordinator about a prepared part until it is decided, or other targets lead all groups of the part: one that
@@ -76,18 +124,13 @@ impl Target {
                     let is_held = self.pools.serves(&ctx) && ctx.shard.is_prepared(tx);
                     DoubtEvent::Looked { is_held, is_others: unit.is_none() }
                 }
-                DoubtAction::Ask => {
-                    match self.ask_outcome(pool, &ctx, tx, coordinator, &body).await {
-                        Ok(outcome) => DoubtEvent::Answered(outcome),
-                        Err(error) => {
-                            tracing::info!(
-                                "target {}: a transaction is in doubt: {error}",
-                                self.id
-                            );
-                            DoubtEvent::Unanswered
-                        }
+                DoubtAction::Ask => match self.ask_outcome(&ctx, tx, coordinator, &body).await {
+                    Ok(outcome) => DoubtEvent::Answered(outcome),
+                    Err(error) => {
+                        tracing::info!("target {}: a transaction is in doubt: {error}", self.id);
+                        DoubtEvent::Unanswered
                     }
-                }
+                },
                 DoubtAction::Decide(outcome) => {
                     let Some(unit) = unit else { break };
                     match self.decide(pool, &ctx, tx, unit, outcome).await {
@@ -108,7 +151,6 @@ impl Target {
 
     pub(super) async fn ask_outcome(
         self: &Rc<Self>,
-        pool: PoolId,
         ctx: &Rc<TargetPool>,
         tx: TxId,
         coordinator: Unit,
@@ -116,7 +158,7 @@ impl Target {
     ) -> Result<TxOutcome> {
         let leader = self.leader_of(ctx, coordinator)?;
         if leader == self.id {
-            return self.outcome_to_tell(pool, ctx, tx, coordinator).await;
+            return self.outcome_to_tell(ctx, tx, coordinator).await;
         }
         let map = ctx.map()?;
         let engine = map.engine_of(leader).ok_or_else(|| Error::bare(Code::NonExist))?;

@@ -117,7 +117,7 @@ impl Target {
         };
         let is_waited_for = self.is_waited_for(ctx, tx);
         let body = wire::encode(&Request::AskOutcome { pool: map.pool, tx, coordinator });
-        let asked = self.ask_outcome(map.pool, ctx, tx, coordinator, &body);
+        let asked = self.ask_outcome(ctx, tx, coordinator, &body);
         let told = self.env.timeout(WORD_TIME_MAX, asked).await;
         match told.unwrap_or_else(|| Err(Error::bare(Code::TimedOut))) {
             Ok(outcome @ TxOutcome::Committed(_)) => {

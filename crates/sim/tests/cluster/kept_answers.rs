@@ -7,7 +7,7 @@ use sim::{Cluster, ClusterSpec, members, seeds};
 use std::time::Duration;
 use transport::SimNet;
 use types::{Code, ContLayout, Durability, ObjType, Oid, TargetId};
-use wire::map::PoolMap;
+use wire::map::{LEFT_UNSURE, PoolMap};
 use wire::obj::{Cond, Recx};
 
 /// An object whose group is these targets, and its leader.
@@ -235,5 +235,69 @@ async fn lose_a_decision(cluster: &Cluster, at: u64, is_coordinator: bool) {
     for kv in [&one, &other] {
         let found = kv.get(None, b"k").await.unwrap();
         assert_eq!(found.as_deref(), Some(&b"after"[..]), "at {at}");
+    }
+}
+
+/// Power goes while a part of a transaction is with those who follow, and their leader, which coordinates it and whose device is slow, has not written it down. Before they can
+/// compare themselves with it, it changes a key of the part. They wait for its word on the part, and it waited, before it said anything, until they had what it had
+/// ordered: after five seconds they said that they may lack something, and nobody counted on them any more.
+#[test]
+fn a_leader_that_is_asked_about_a_part_does_not_wait_for_who_asks() {
+    for at in 0..20 {
+        let cluster = Cluster::start(ClusterSpec { seed: at, engines: 6, targets: 1 }).unwrap();
+        cluster.block_on(ask_who_is_held_up(&cluster, at));
+    }
+}
+
+/// `at` says when power goes.
+async fn ask_who_is_held_up(cluster: &Cluster, at: u64) {
+    let client = cluster.client("c");
+    let cont = cluster.container(&client, Durability::Wal, ContLayout::Plain).await.unwrap();
+    let map = members::newest_map(&client).await.unwrap();
+    let class = "RP_3G1".parse().unwrap();
+    let oids = (1..).map(|number| cont.generate_oid(ObjType::KvHashed, class, 0, number).unwrap());
+    let is_meant = |oid: &Oid| {
+        let members = placement::layout(*oid, &map).unwrap().members(0).to_vec();
+        members[0] == TargetId(4) && !members.iter().any(|of| [0, 1].contains(&of.0))
+    };
+    let oid = oids.into_iter().find(is_meant).unwrap();
+    let group = placement::layout(oid, &map).unwrap().members(0).to_vec();
+    let one = KvObj { object: cont.object(oid) };
+    let (other, _) = object_of(&cont, &map, "RP_2G1", &[0, 1].map(TargetId));
+    for kv in [&one, &other] {
+        kv.put(None, Cond::NONE, b"k", b"before").await.unwrap();
+    }
+    let name = |target: TargetId| Cluster::engine_name(target.0 as usize);
+    let (net, env) = (SimNet::of(cluster.world()), cluster.world().node("trouble"));
+    let takes = Duration::from_millis(20);
+    let slow = DiskFaults { latency_min: takes, latency_max: takes, ..DiskFaults::default() };
+    cluster.world().disk(&name(group[0])).set_faults(slow);
+    let tx = Tx::open(&cont, false);
+    for kv in [&one, &other] {
+        kv.put(Some(&tx), Cond::NONE, b"k", b"part").await.unwrap();
+    }
+    let power = async {
+        env.sleep(Duration::from_millis(2 + at)).await;
+        group.iter().for_each(|target| cluster.kill_engine(target.0 as usize));
+        cluster.world().disk(&name(group[0])).set_faults(DiskFaults::default());
+        for follower in &group[1..] {
+            // Whom they are to compare themselves with first.
+            net.cut(&name(*follower), "e1");
+        }
+        for target in &group {
+            cluster.start_engine(target.0 as usize).await.unwrap();
+        }
+    };
+    let (committed, ()) = join(tx.commit(), power).await;
+    let context = format!("at {at}, {committed:?}");
+    one.put(None, Cond::NONE, b"k", b"after").await.unwrap();
+    let map = members::newest_map(&client).await.unwrap();
+    let left = |target: &TargetId| map.target(*target).unwrap().left;
+    for target in &group[1..] {
+        assert_eq!(
+            left(target),
+            LEFT_UNSURE,
+            "{context}: {target} said that it may lack something"
+        );
     }
 }

@@ -218,7 +218,6 @@ fn orders_with_impossible_numbers_are_refused() {
         let map = newest_map(&client).await;
         let order = wire::encode(&Order::ForgetDecision {
             tx: TxId { client: types::ClientId(7), seq: 1 },
-            is_undone: false,
         });
         let nonsense = serde_bytes::Bytes::new(b"nonsense");
         let of = |stream, first| {

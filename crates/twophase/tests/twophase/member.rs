@@ -25,6 +25,12 @@ pub enum Wait {
     Log(u8),
     /// So many orders are to be settled, counted from the oldest that is not.
     Orders(u8),
+    /// Followers are to write this down, beside the orders: those that have not got it, and those that have not said that it is written.
+    Note {
+        note: Record,
+        unsent: u8,
+        unwritten: u8,
+    },
 }
 
 /// What [`Run::wait`] is for.
@@ -174,7 +180,9 @@ impl Member {
             Wait::Orders(GIVEN_UP) => Some(false),
             Wait::Log(len) if self.log.has_written(len) => Some(true),
             Wait::Log(_) if self.log.has_failed => Some(false),
-            Wait::Log(_) | Wait::Orders(_) => None,
+            // Who is lost is not waited for.
+            Wait::Note { unwritten, .. } if unwritten & self.followers == 0 => Some(true),
+            Wait::Log(_) | Wait::Orders(_) | Wait::Note { .. } => None,
         }
     }
 
@@ -182,6 +190,16 @@ impl Member {
     pub fn ended(&self, run: usize) -> Option<bool> {
         let run = self.runs.get(run).filter(|run| run.reason != Reason::Nothing)?;
         self.is_settled(run.wait)
+    }
+
+    /// A follower is to be told something for a question.
+    pub fn is_to_tell(&self, question: usize, follower: usize) -> bool {
+        let wait = self.questions[question].map(|asked| asked.wait);
+        matches!(wait, Some(Wait::Note { unsent, .. }) if unsent & (1 << follower) != 0)
+    }
+
+    fn to_note(&self, note: Record) -> Wait {
+        Wait::Note { note, unsent: self.followers, unwritten: self.followers }
     }
 
     pub fn has_ended(&self, question: usize) -> bool {
@@ -398,14 +416,32 @@ impl World {
         }
     }
 
-    /// A follower answers what it has written of the orders that it has.
-    pub fn answer_orders(&mut self, at: usize) {
+    /// A follower is told something for a question, beside the orders.
+    pub fn take_note(&mut self, from: usize, at: usize, who: usize) {
+        let asked = self.members[from].questions[who].as_mut();
+        let Some(Wait::Note { note, unsent, .. }) = asked.map(|asked| &mut asked.wait) else {
+            return;
+        };
+        *unsent &= !(1 << at);
+        let note = *note;
+        let member = &mut self.members[at];
+        member.leads = from;
+        member.log.append(note);
+    }
+
+    /// A follower answers what it has written of what it was told and ordered.
+    pub fn answer_leader(&mut self, at: usize) {
         let follower = &self.members[at];
         let from = follower.leads;
         if from == at || !follower.is_up || !follower.log.is_written() {
             return;
         }
         let leader = &mut self.members[from];
+        for asked in leader.questions.iter_mut().flatten() {
+            if let Wait::Note { unsent, unwritten, .. } = &mut asked.wait {
+                *unwritten &= !(1 << at) | *unsent;
+            }
+        }
         if leader.is_leading() && leader.answered[at] < leader.taken[at] {
             leader.answered[at] = leader.taken[at];
             leader.settle();
@@ -509,17 +545,19 @@ impl World {
                 QuestionAction::HaveMembersForget if rules.has(Defect::MembersNotToldToForget) => {
                     Wait::Nothing
                 }
-                QuestionAction::HaveMembersForget => {
-                    if member.orders.last() != Some(&Record::Forget) {
-                        member.ship(Record::Forget);
-                    }
-                    Wait::Orders(member.orders.len() as u8)
-                }
+                QuestionAction::HaveMembersForget => member.to_note(Record::Forget),
                 QuestionAction::AwaitLog if rules.has(Defect::AnsweredBeforeWritten) => {
                     Wait::Nothing
                 }
                 QuestionAction::AwaitLog => Wait::Log(member.log.len()),
-                QuestionAction::AwaitMembers => Wait::Orders(member.orders.len() as u8),
+                QuestionAction::HaveMembersKnow if rules.has(Defect::MembersNotToldBefore) => {
+                    Wait::Nothing
+                }
+                QuestionAction::HaveMembersKnow => match member.log.decision() {
+                    Some(epoch) => member.to_note(Record::Decision(epoch)),
+                    // All participants know.
+                    None => Wait::Nothing,
+                },
                 QuestionAction::Answer(outcome) => {
                     member.questions[who] = None;
                     return self.tell(rules, at, who, outcome);

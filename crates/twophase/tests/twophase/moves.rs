@@ -46,6 +46,11 @@ pub enum Move {
         from: usize,
         at: usize,
     },
+    TakeNote {
+        from: usize,
+        at: usize,
+        who: usize,
+    },
     Resume {
         at: usize,
         run: usize,
@@ -263,6 +268,8 @@ impl World {
             if is_newest && (leader.taken[at] as usize) < leader.orders.len() {
                 moves.push(Move::TakeOrder { from, at });
             }
+            let asked = (0..3).filter(|who| is_newest && leader.is_to_tell(*who, at));
+            moves.extend(asked.map(|who| Move::TakeNote { from, at, who }));
         }
         for (run, of) in member.runs.iter().enumerate() {
             if let Some(is_well) = member.ended(run) {
@@ -307,7 +314,7 @@ impl World {
             member.runs.retain(|run| !run.machine.is_over());
         }
         for at in 0..self.members.len() {
-            self.answer_orders(at);
+            self.answer_leader(at);
         }
         for (at, remote) in self.remotes.iter_mut().enumerate() {
             let may_say = |defect| remote.log.is_written() || rules.has(defect);
@@ -398,6 +405,7 @@ impl World {
             Move::WriteRemote(at) => self.remotes[at].log.write(),
             Move::WriteMember(at) => self.members[at].log.write(),
             Move::TakeOrder { from, at } => return self.take_order(from, at),
+            Move::TakeNote { from, at, who } => self.take_note(from, at, who),
             Move::Resume { at, run, is_well } => return self.resume(rules, at, run, is_well),
             Move::GoOnAnswering { at, who } => return self.go_on_answering(rules, at, who),
             Move::TellOwn { from, run } => return self.tell_own(rules, from, run),

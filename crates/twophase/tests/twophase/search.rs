@@ -155,6 +155,7 @@ fn every_defect_is_found() {
         (Defect::AnsweredBeforeWritten, with_more(PAIR, 1)),
         (Defect::ForgottenTooEarly, ALONE),
         (Defect::MembersNotToldToForget, with_more(TRIPLE, 1)),
+        (Defect::MembersNotToldBefore, with_more(TRIPLE, 1)),
         (Defect::AbortedWhilePending, ALONE),
         (Defect::PreparedBeforeWritten, ALONE),
         (Defect::AcknowledgedBeforeWritten, ALONE),

@@ -41,7 +41,9 @@ pub enum Defect {
     ForgottenTooEarly,
     /// "Aborted" is told of what is not known, and members may know it.
     MembersNotToldToForget,
-    /// The same while a coordinator is at work.
+    /// "Committed" is told of what a leader has found, and members may not know it.
+    MembersNotToldBefore,
+    /// "Aborted" is told while a coordinator is at work.
     AbortedWhilePending,
     /// A participant says that it holds a part, which is not written.
     PreparedBeforeWritten,

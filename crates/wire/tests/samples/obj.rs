@@ -15,7 +15,9 @@ use wire::lock::{
     LockHolder, LockKind, LockMode, LockOp, LockOwner, LockRange, LockReply, LockRequest,
 };
 use wire::measure::{MeasureAsk, Measures, Network, Past, Speed, Standing};
-use wire::member::{KeyList, ListedUnit, MemberAsk, MemberRequest, Notes, SettledOrders, UnitList};
+use wire::member::{
+    Decided, KeyList, ListedUnit, MemberAsk, MemberRequest, Notes, SettledOrders, UnitList,
+};
 use wire::obj::*;
 use wire::order::{Order, OrderAt, OrderOrigin, Orders, OrdersDone};
 use wire::scrub::{BadHolder, BadPlace, FoundBy, HealShare, Scrub, ScrubRate, ScrubStat};
@@ -165,7 +167,7 @@ fn orders(visitor: &mut impl Visitor) {
         Order::Prepare { tx: TX.part(1), coordinator: UNIT, batch: batch(ops) },
         Order::Decide { tx: TX, outcome: TxOutcome::Committed(epoch) },
         Order::Decision { tx: TX, epoch, participants: vec![UNIT, Unit::NIL], origin },
-        Order::ForgetDecision { tx: TX, is_undone: true },
+        Order::ForgetDecision { tx: TX },
         Order::Install { cont: CONT, unit: UNIT, dkey: b"d", before: 31 },
         Order::InstallPart { cont: CONT, unit: UNIT, dkey: b"d", at: 32 },
         Order::InstallFacts { cont: CONT, unit: UNIT },
@@ -212,6 +214,11 @@ fn orders(visitor: &mut impl Visitor) {
         }),
         ("follows", MemberAsk::Follows),
         ("settled_orders", MemberAsk::SettledOrders),
+        ("aborted", MemberAsk::Outcome { tx: TX, decision: None }),
+        ("committed", {
+            let decision = Some(Decided { epoch, participants: vec![UNIT, Unit::NIL] });
+            MemberAsk::Outcome { tx: TX, decision }
+        }),
         ("units_at_hand", MemberAsk::UnitsAtHand { cont: CONT, after: Some(UNIT), count_max: 300 }),
     ];
     for (name, ask) in asks {
