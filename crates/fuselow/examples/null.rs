@@ -6,8 +6,8 @@
 //!
 //! The second form measures any other directory with the same clients: a mount to hold against it.
 //! Each process makes files of its own for the given time; when their names and attributes are
-//! no longer kept (TTL, default one second, as a mount's) it looks at each once, and then moves
-//! data in one file of 64 MiB, direct. Prints operations per second (for transfers MB/s) of all
+//! no longer kept (TTL, default one second, as a mount's) it looks at each once, then moves
+//! data in one file of 64 MiB, direct, and at last makes files of 3901 bytes. Prints operations per second (for transfers MB/s) of all
 //! processes together, and for the first form CPU time per operation.
 
 use fuselow::*;
@@ -19,8 +19,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-const OPERATIONS: [&str; 6] =
-    ["create", "stat", "write 1MiB", "read 1MiB", "write 4KiB", "read 4KiB"];
+const OPERATIONS: [&str; 7] =
+    ["create", "stat", "write 1MiB", "read 1MiB", "write 4KiB", "read 4KiB", SMALL_FILE];
+/// A file is made and written, as mdtest-hard has them.
+const SMALL_FILE: &str = "small file";
+const SMALL_FILE_BYTES: usize = 3901;
 const FILE_BYTES: u64 = 64 << 20;
 const PROCESS_COUNT_MAX: usize = 16;
 
@@ -136,6 +139,12 @@ fn client(dir: &Path, operation: &str, process: u64, seconds: f64, files: u64) {
         match (operation.split(' ').next(), &transfer) {
             (Some("create"), _) => {
                 OpenOptions::new().write(true).create_new(true).open(name(count)).unwrap();
+            }
+            (Some("small"), _) => {
+                // Behind those that were made before.
+                let mut options = OpenOptions::new();
+                let file = options.write(true).create_new(true).open(name(files + count)).unwrap();
+                file.write_all_at(&memory[..SMALL_FILE_BYTES], 0).unwrap();
             }
             (Some("stat"), _) => drop(std::fs::metadata(name(count)).unwrap()),
             (Some("write"), Some(file)) => file.write_all_at(memory, offset).unwrap(),
