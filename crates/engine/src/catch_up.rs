@@ -36,6 +36,9 @@ const PAUSE_MAX: Duration = Duration::from_secs(2);
 /// Who is drained, and keeps something for want of others, or cannot be told all, looks again after so long, or under another map.
 const KEEP_PAUSE: Duration = Duration::from_secs(30);
 
+/// How long members are waited for that are asked when somebody wanted something of what moves.
+const USE_TIME_MAX: Duration = Duration::from_secs(1);
+
 /// A unit that differs from its leader's.
 struct Differing {
     /// Members that have all of it; as many as can be, if all have that are to have it.
@@ -130,6 +133,7 @@ impl Target {
             }
             ctx.joining.count(|stat| stat.targets_left = stat.targets_left.saturating_sub(1));
         }
+        self.add_use_at_members(ctx, &map, &mut differ).await;
         let mut mended = self.compare_units(ctx, &map, differ).await?;
         if let Some(leader) = ctx.joining.untold_by() {
             self.note_page_wait(pool, ctx, &map, leader);
@@ -430,6 +434,50 @@ impl Target {
             Differing { copies_left, used_s, cont, unit, leader }
         };
         Ok(differ.into_iter().map(with_copies).collect())
+    }
+
+    /// What only moves is compared by last use: clients may have asked others of a group than its leader ([`crate::member_reads`]). Who does not say counts as one that nobody
+    /// has asked.
+    async fn add_use_at_members(
+        self: &Rc<Self>,
+        ctx: &Rc<TargetPool>,
+        map: &PoolMap,
+        differ: &mut [Differing],
+    ) {
+        if !give_way::lacks_nothing(map) {
+            return;
+        }
+        let mut of_members: BTreeMap<(TargetId, ContId), Vec<usize>> = BTreeMap::new();
+        for (at, of) in differ.iter().enumerate() {
+            let others = self.whole_members(map, of.unit).into_iter();
+            for member in others.filter(|member| *member != of.leader) {
+                of_members.entry((member, of.cont)).or_default().push(at);
+            }
+        }
+        let count_max = self.portions().listed as usize;
+        let asked = of_members.iter().flat_map(|((member, cont), all)| {
+            let differ = &*differ;
+            all.chunks(count_max).map(async move |some| {
+                let units = some.iter().map(|at| differ[*at].unit).collect();
+                let ask = MemberAsk::LastAsked { cont: *cont, units };
+                let told = self.ask_member::<Vec<u32>>(ctx, map, *member, ask);
+                let told = self.env.timeout(USE_TIME_MAX, told).await;
+                let told = told.unwrap_or_else(|| Err(Error::bare(Code::TimedOut)));
+                told.map(|told| some.iter().copied().zip(told).collect::<Vec<_>>())
+            })
+        });
+        let mut all = stream::iter(asked).buffer_unordered(UNITS_AT_ONCE);
+        let mut told = Vec::new();
+        while let Some(of_member) = all.next().await {
+            match of_member {
+                Ok(of_member) => told.extend(of_member),
+                Err(error) => tracing::debug!("target {}: last use: {error}", self.id),
+            }
+        }
+        drop(all);
+        for (at, asked_s) in told {
+            differ[at].used_s = differ[at].used_s.max(asked_s);
+        }
     }
 
     /// Compares units key by key, those with the fewest copies left first, and of what only moves what nobody has used for the longest time; how many

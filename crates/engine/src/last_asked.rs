@@ -1,4 +1,4 @@
-//! When clients last wanted something of the units that a target leads, about, in little memory: what nobody has used for long moves first
+//! When clients last wanted something of the units that a target leads or follows, about, in little memory: what nobody has used for long moves first
 //! when a pool is balanced.
 //!
 //! Each unit has one of a fixed number of places by its hash, and shares it with others. So something that nobody wants may look as if
@@ -26,10 +26,14 @@ impl LastAsked {
         places[place(cont, unit)].set(u32::try_from(now_ns / 1_000_000_000).unwrap_or(u32::MAX));
     }
 
+    /// When somebody did, about, seconds since 1970; 0: never.
+    pub fn asked_s(&self, cont: ContId, unit: Unit) -> u32 {
+        self.places.get().map_or(0, |places| places[place(cont, unit)].get())
+    }
+
     /// What there is to tell of a unit.
     pub fn listed(&self, cont: ContId, unit: Unit, newest: Epoch) -> ListedUnit {
-        let asked_s = self.places.get().map_or(0, |places| places[place(cont, unit)].get());
-        ListedUnit { unit, newest, asked_s }
+        ListedUnit { unit, newest, asked_s: self.asked_s(cont, unit) }
     }
 }
 

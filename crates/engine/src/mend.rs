@@ -94,6 +94,7 @@ impl Target {
             | MemberAsk::DropCells { .. }
             | MemberAsk::Follows
             | MemberAsk::SettledOrders
+            | MemberAsk::LastAsked { .. }
             | MemberAsk::Outcome { .. } => {}
         }
         match ask {
@@ -198,6 +199,11 @@ impl Target {
             MemberAsk::SettledOrders => {
                 let settled = ctx.streams.settled_for(member, &ctx.shard);
                 Ok(wire::encode(&Ok::<_, Error>(settled)))
+            }
+            MemberAsk::LastAsked { cont, units } => {
+                let asked_s = |unit: &Unit| ctx.last_asked.asked_s(cont, *unit);
+                let all: Vec<u32> = units.iter().map(asked_s).collect();
+                Ok(wire::encode(&Ok::<_, Error>(all)))
             }
             MemberAsk::Outcome { tx, decision } => {
                 self.note_outcome(&ctx, tx, decision).await?;

@@ -126,6 +126,8 @@ pub enum MemberAsk<'a> {
         /// `None`: it is aborted. The answer to who asked for the transaction goes, too.
         decision: Option<Decided>,
     },
+    /// To any member: when clients last wanted something of these units of it, as [`ListedUnit::asked_s`]. The reply is a list of that.
+    LastAsked { cont: ContId, units: Vec<Unit> },
 }
 
 /// That a transaction is committed.

@@ -90,4 +90,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
         }],
         found_by: reads("member_reads::what_a_lost_leader_gave_to_some_is_not_shown"),
     },
+    Mutant {
+        name: "members-tell-of-no-use",
+        what: "what is read from members that follow looks unused, and moves first when a pool is balanced",
+        edits: &[Edit {
+            path: "crates/engine/src/catch_up.rs",
+            from: "        self.add_use_at_members(ctx, &map, &mut differ).await;\n",
+            to: "        self.add_use_at_members(ctx, &map, &mut differ[..0]).await;\n",
+        }],
+        found_by: reads("oldest_first::what_is_used_at_members_moves_last"),
+    },
 ];

@@ -1,6 +1,6 @@
 //! Moves go by last use, and targets are told how fast clients reach them.
 
-use client::{ArrayObj, Client, Container};
+use client::{ArrayObj, Client, Container, ReadFrom};
 use engine::StoreConfig;
 use sim::{Cluster, ClusterSpec, members, seeds};
 use std::collections::BTreeMap;
@@ -36,8 +36,8 @@ async fn make(client: &Client, engines: u32) -> Container {
     pool.cont_open(&Name::Label("c".into()), OpenMode::ReadWrite).await.unwrap()
 }
 
-fn array(cont: &Container, number: u64) -> ArrayObj {
-    let oid = cont.generate_oid(ObjType::ArrayByte, "S1".parse().unwrap(), 0, number).unwrap();
+fn array(cont: &Container, class: &str, number: u64) -> ArrayObj {
+    let oid = cont.generate_oid(ObjType::ArrayByte, class.parse().unwrap(), 0, number).unwrap();
     ArrayObj { cont: cont.clone(), oid, record_bytes: 1, chunk_records: 1 << 20 }
 }
 
@@ -45,86 +45,94 @@ fn array(cont: &Container, number: u64) -> ArrayObj {
 /// is read comes to it when nearly all the rest is there.
 #[test]
 fn what_is_used_moves_last() {
-    for seed in seeds(2) {
-        let spec = ClusterSpec { seed, engines: 4, targets: 1 };
-        let cluster = Cluster::start_healing(spec, StoreConfig::default(), Some(60)).unwrap();
-        cluster.block_on(async {
-            let client = cluster.client("c");
-            let cont = make(&client, 4).await;
-            let all: Vec<ArrayObj> = (0..ARRAYS).map(|number| array(&cont, number)).collect();
-            let range = [Recx { index: 0, count: BYTES as u64 }];
-            for (number, array) in all.iter().enumerate() {
-                array.write(&range, &[&vec![number as u8; BYTES]]).await.unwrap();
+    seeds(2).for_each(|seed| move_by_use(seed, "S1", ReadFrom::Leaders));
+}
+
+/// The same of arrays with copies that are read from members that follow, too: these told nobody, so that what was read there alone looked unused, and moved first.
+#[test]
+fn what_is_used_at_members_moves_last() {
+    seeds(2).for_each(|seed| move_by_use(seed, "RP_2G1", ReadFrom::Members));
+}
+
+fn move_by_use(seed: u64, class: &str, read_from: ReadFrom) {
+    let spec = ClusterSpec { seed, engines: 4, targets: 1 };
+    let cluster = Cluster::start_healing(spec, StoreConfig::default(), Some(60)).unwrap();
+    cluster.block_on(async {
+        let client = cluster.client_with("c", |options| options.read_from = read_from);
+        let cont = make(&client, 4).await;
+        let all: Vec<ArrayObj> = (0..ARRAYS).map(|number| array(&cont, class, number)).collect();
+        let range = [Recx { index: 0, count: BYTES as u64 }];
+        for (number, array) in all.iter().enumerate() {
+            array.write(&range, &[&vec![number as u8; BYTES]]).await.unwrap();
+        }
+        let is_used = |number: usize| number.is_multiple_of(10);
+        let read_used = async || {
+            for (number, array) in all.iter().enumerate().filter(|(at, _)| is_used(*at)) {
+                let mut memory = vec![0; BYTES];
+                array.read(&range, &mut [&mut memory]).await.unwrap();
+                assert!(memory == vec![number as u8; BYTES], "seed {seed}: {number}");
             }
-            let is_used = |number: usize| number.is_multiple_of(10);
-            let read_used = async || {
-                for (number, array) in all.iter().enumerate().filter(|(at, _)| is_used(*at)) {
-                    let mut memory = vec![0; BYTES];
-                    array.read(&range, &mut [&mut memory]).await.unwrap();
-                    assert!(memory == vec![number as u8; BYTES], "seed {seed}: {number}");
-                }
-            };
-            client.env().sleep(Duration::from_secs(3600)).await;
+        };
+        client.env().sleep(Duration::from_secs(3600)).await;
+        read_used().await;
+        let props = BTreeMap::from([("heal_share".to_string(), "1".to_string())]);
+        let subject = Subject::Pool(pool());
+        client.control(&ControlRequest::SetProps { subject, props }).await.unwrap();
+        let extend = ControlRequest::PoolExtend { pool: pool(), targets: Vec::new() };
+        client.control(&extend).await.unwrap();
+        client.control(&ControlRequest::PoolBalance { pool: pool() }).await.unwrap();
+        let mut map = members::newest_map(&client).await.unwrap();
+        while map.next.is_none() {
+            assert_eq!(map.balanced, 0, "seed {seed}: it was over at once");
+            client.env().sleep(Duration::from_millis(1)).await;
+            map = members::newest_map(&client).await.unwrap();
+        }
+        let from_to = |array: &ArrayObj| {
+            let layout = placement::layout(array.oid, &map).unwrap();
+            let joiner = layout.joiners(0).next();
+            joiner.map(|joiner| [layout.members(0)[0], joiner])
+        };
+        let mut under_way: Vec<(usize, [TargetId; 2])> = all
+            .iter()
+            .enumerate()
+            .filter_map(|(number, array)| Some((number, from_to(array)?)))
+            .collect();
+        let of_used = |of: &[(usize, [TargetId; 2])]| {
+            of.iter().filter(|(number, _)| is_used(*number)).count()
+        };
+        let (used, moving) = (of_used(&under_way), under_way.len());
+        assert!(used >= 2 && moving - used >= 2 * AT_ONCE, "seed {seed}: {used} of {moving}");
+        // Others that were still to come when the first one in use was there.
+        let mut still_to_come = None;
+        while still_to_come.is_none() && !under_way.is_empty() {
             read_used().await;
-            let props = BTreeMap::from([("heal_share".to_string(), "1".to_string())]);
-            let subject = Subject::Pool(pool());
-            client.control(&ControlRequest::SetProps { subject, props }).await.unwrap();
-            let extend = ControlRequest::PoolExtend { pool: pool(), targets: Vec::new() };
-            client.control(&extend).await.unwrap();
-            client.control(&ControlRequest::PoolBalance { pool: pool() }).await.unwrap();
-            let mut map = members::newest_map(&client).await.unwrap();
-            while map.next.is_none() {
-                assert_eq!(map.balanced, 0, "seed {seed}: it was over at once");
-                client.env().sleep(Duration::from_millis(1)).await;
-                map = members::newest_map(&client).await.unwrap();
-            }
-            let from_to = |array: &ArrayObj| {
-                let layout = placement::layout(array.oid, &map).unwrap();
-                let joiner = layout.joiners(0).next();
-                joiner.map(|joiner| [layout.members(0)[0], joiner])
-            };
-            let mut under_way: Vec<(usize, [TargetId; 2])> = all
-                .iter()
-                .enumerate()
-                .filter_map(|(number, array)| Some((number, from_to(array)?)))
-                .collect();
-            let of_used = |of: &[(usize, [TargetId; 2])]| {
-                of.iter().filter(|(number, _)| is_used(*number)).count()
-            };
-            let (used, moving) = (of_used(&under_way), under_way.len());
-            assert!(used >= 2 && moving - used >= 2 * AT_ONCE, "seed {seed}: {used} of {moving}");
-            // Others that were still to come when the first one in use was there.
-            let mut still_to_come = None;
-            while still_to_come.is_none() && !under_way.is_empty() {
-                read_used().await;
-                let mut left = Vec::new();
-                for &(number, targets) in &under_way {
-                    let oid = all[number].oid;
-                    match members::are_same(&client, &map, &cont, oid, targets).await {
-                        Ok(true) => {}
-                        Ok(false) => left.push((number, targets)),
-                        // It is over, under another map.
-                        Err(_) => {
-                            still_to_come = Some(under_way.len() - of_used(&under_way));
-                            break;
-                        }
+            let mut left = Vec::new();
+            for &(number, targets) in &under_way {
+                let oid = all[number].oid;
+                match members::are_same(&client, &map, &cont, oid, targets).await {
+                    Ok(true) => {}
+                    Ok(false) => left.push((number, targets)),
+                    // It is over, under another map.
+                    Err(_) => {
+                        still_to_come = Some(under_way.len() - of_used(&under_way));
+                        break;
                     }
                 }
-                if still_to_come.is_some() {
-                    break;
-                }
-                under_way = left;
-                if of_used(&under_way) < used {
-                    still_to_come = Some(under_way.len() - of_used(&under_way));
-                }
             }
-            let still_to_come = still_to_come.unwrap();
-            assert!(still_to_come < AT_ONCE, "seed {seed}: {still_to_come} of {moving}");
-            let is_done = |map: &wire::map::PoolMap| map.balanced > 0 && map.next.is_none();
-            assert_eq!(members::await_map(&client, is_done).await.unwrap(), None, "seed {seed}");
-            read_used().await;
-        });
-    }
+            if still_to_come.is_some() {
+                break;
+            }
+            under_way = left;
+            if of_used(&under_way) < used {
+                still_to_come = Some(under_way.len() - of_used(&under_way));
+            }
+        }
+        let still_to_come = still_to_come.unwrap();
+        assert!(still_to_come < AT_ONCE, "seed {seed}: {still_to_come} of {moving}");
+        let is_done = |map: &wire::map::PoolMap| map.balanced > 0 && map.next.is_none();
+        assert_eq!(members::await_map(&client, is_done).await.unwrap(), None, "seed {seed}");
+        read_used().await;
+    });
 }
 
 async fn standing(client: &Client) -> Standing {
@@ -144,7 +152,7 @@ fn targets_know_how_fast_clients_reach_them() {
         cluster.block_on(async {
             let client = cluster.client("c");
             let cont = make(&client, 2).await;
-            let array = array(&cont, 1);
+            let array = array(&cont, "S1", 1);
             let data = vec![7; 1 << 20];
             let range = [Recx { index: 0, count: 1 << 20 }];
             let begun = client.env().now();

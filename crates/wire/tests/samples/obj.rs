@@ -214,6 +214,7 @@ fn orders(visitor: &mut impl Visitor) {
         }),
         ("follows", MemberAsk::Follows),
         ("settled_orders", MemberAsk::SettledOrders),
+        ("last_asked", MemberAsk::LastAsked { cont: CONT, units: vec![UNIT, Unit::NIL] }),
         ("aborted", MemberAsk::Outcome { tx: TX, decision: None }),
         ("committed", {
             let decision = Some(Decided { epoch, participants: vec![UNIT, Unit::NIL] });
