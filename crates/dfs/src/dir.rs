@@ -397,6 +397,7 @@ impl Shared {
             let mut batch = cont.batch();
             let bytes_max = PAGE_BYTES;
             batch.op_of_unit(Op::List { unit, scope, anchor: &server, count_max, bytes_max });
+            batch.may_ask_members();
             let result = match batch.run().await {
                 // Where they are now is known with this answer.
                 Err(error) if error.code == Code::Moved && moves < MOVES_MAX => {

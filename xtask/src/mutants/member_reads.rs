@@ -100,4 +100,24 @@ pub(super) const MUTANTS: &[Mutant] = &[
         }],
         found_by: reads("oldest_first::what_is_used_at_members_moves_last"),
     },
+    Mutant {
+        name: "pages-by-leaders-only",
+        what: "members are not asked for pages of directories",
+        edits: &[Edit {
+            path: "crates/dfs/src/dir.rs",
+            from: "            batch.may_ask_members();\n",
+            to: "",
+        }],
+        found_by: reads("member_pages::a_member_lists_a_directory_while_its_leader_does_not"),
+    },
+    Mutant {
+        name: "sizes-are-never-dirty",
+        what: "a member shows with a name the size of a file that others may not have written",
+        edits: &[Edit {
+            path: PATH,
+            from: "            self.require_clean(ctx, leader, |dirty| dirty.has_any_of(cont, unit))?;\n",
+            to: "            self.require_clean(ctx, leader, |dirty| dirty.has_any_of(cont, unit) && false)?;\n",
+        }],
+        found_by: reads("member_pages::what_not_all_members_have_is_in_no_page"),
+    },
 ];

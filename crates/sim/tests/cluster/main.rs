@@ -27,6 +27,7 @@ mod leases;
 mod let_go;
 mod locks;
 mod lost_pages;
+mod member_pages;
 mod member_reads;
 mod members;
 mod mending;
