@@ -8,9 +8,10 @@ use crate::reply::{Answer, Answers};
 use crate::target::{Target, TargetPool};
 use std::rc::Rc;
 use std::time::Duration;
-use types::{Code, ContId, DkeyKind, Epoch, Error, PoolId, Result, Unit};
+use types::{Code, ContId, DkeyKind, Epoch, Error, PoolId, Result, TargetId, Unit};
 use vos::{Lsn, OrphanChange, Payload, Segments, Summary, View};
 use wire::link::{Link, LinkKind};
+use wire::map::TargetInfo;
 use wire::obj::{
     Batch, BatchReply, BulkSums, Cond, Linked, ListScope, Listed, Op, Request, Sums, Tail,
 };
@@ -494,12 +495,21 @@ impl Target {
             return Ok(());
         }
         for group in 1..group_count {
-            if leader(group) == Some(self.id) && !ctx.is_alone(unit.object) {
-                self.punch_in_group(pool, ctx, cont, of_group(group), &[]).await?;
-            }
-            let Some(other) = leader(group).filter(|other| *other != self.id) else {
+            let Some(other) = leader(group) else {
+                let holds = |of: &TargetId| map.target(*of).is_some_and(TargetInfo::holds_its_part);
+                if layout.members(group).iter().any(holds) {
+                    let text = format!("nobody leads group {group} of object {}", unit.object);
+                    return Err(Error::new(Code::Unreach, text));
+                }
+                // It is lost, and so is what it had.
                 continue;
             };
+            if other == self.id {
+                if !ctx.is_alone(unit.object) {
+                    self.punch_in_group(pool, ctx, cont, of_group(group), &[]).await?;
+                }
+                continue;
+            }
             let engine = map
                 .engine_of(other)
                 .ok_or_else(|| Error::new(Code::Unreach, "no engine for a target"))?;

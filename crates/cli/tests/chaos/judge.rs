@@ -3,9 +3,11 @@
 use crate::faults::Trouble;
 use crate::work::{Outcome, POOL, Role, Work, when};
 use crate::{keys, mounted};
+use serde_json::Value;
 use sim::members;
 use std::thread;
 use std::time::{Duration, Instant};
+use types::Oid;
 use wire::control::{Name, OpenMode};
 
 /// What is not done after so long, in peace, never will be.
@@ -101,13 +103,46 @@ fn sound(work: &Work<'_>) -> Outcome {
     Ok(())
 }
 
+/// What the check says, whatever it says.
+fn check(work: &Work<'_>, cont: &str) -> Outcome<Value> {
+    let output = work.hosts.client(&["fs", "check", &format!("azk://{POOL}/{cont}"), "--json"]);
+    serde_json::from_slice(&output.stdout)
+        .map_err(|error| format!("{error}: {}", crate::harness::all_text(&output)))
+}
+
+/// What leaders hold of the objects that were found: which of their units.
+fn held(work: &Work<'_>, cont: &str, report: &Value) -> Outcome<String> {
+    let client = work.connect(Role::Administrator)?;
+    let failed = || format!("asking for what is left in {cont}");
+    client.block_on(async {
+        let name = |text: &str| Name::Label(text.into());
+        let opened = async {
+            let pool = client.pool_open(&name(POOL), OpenMode::ReadWrite).await?;
+            pool.cont_open(&name(cont), OpenMode::ReadWrite).await
+        };
+        let opened = opened.await.map_err(when(failed))?;
+        let mut text = String::new();
+        let found = report["findings"].as_array().into_iter().flatten();
+        for oid in found.filter_map(|finding| finding["oid"].as_str()?.parse::<Oid>().ok()) {
+            let stats = opened.object(oid).stat().await.map_err(when(failed))?;
+            for (unit, stat) in stats.iter().filter(|(_, stat)| stat.dkey_count > 0) {
+                text += &format!("unit {unit} has {stat:?}\n");
+            }
+        }
+        Ok(text)
+    })
+}
+
 /// The file system is whole, and what was removed is freed.
 fn clean(work: &Work<'_>, cont: &str) -> Outcome {
     let begun = Instant::now();
     loop {
-        let report = work.hosts.json(&["fs", "check", &format!("azk://{POOL}/{cont}")]);
+        let report = check(work, cont)?;
         if report["clean"] != true {
-            return Err(format!("{cont}: {report}"));
+            let held = held(work, cont, &report)?;
+            thread::sleep(LOOK_PAUSE);
+            let again = check(work, cont)?;
+            return Err(format!("{cont}: {report}\n{held}a second later: {again}"));
         }
         // What clients may have open is freed half a minute after an engine's restart.
         if report["waiting"] == 0 || work.plan.is_smoke {

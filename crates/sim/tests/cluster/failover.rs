@@ -569,3 +569,65 @@ fn snapshots_and_rollbacks_survive_the_loss_of_a_leader() {
         });
     }
 }
+
+/// What is removed while nobody answers for one of its groups was removed from the others, and forgotten: when that group's members were
+/// back, they held a part of an object that nothing named.
+#[test]
+fn what_is_removed_while_a_group_is_away_goes_from_it_later() {
+    for seed in seeds(4) {
+        let cluster = Cluster::start(ClusterSpec { seed, engines: 5, targets: 1 }).unwrap();
+        cluster.block_on(async {
+            let setup = cluster.client("setup");
+            cluster.container(&setup, Durability::Wal, ContLayout::Plain).await.unwrap();
+            let cont = open(&cluster.client("a")).await;
+            let env = cont.client().env();
+            // The engine that holds the catalog stays, and so does the first group.
+            let class = "RP_2G2".parse().unwrap();
+            let map = cont.pool().map();
+            let ranks = |oid: Oid, group: usize| -> Vec<usize> {
+                let layout = cont.layout(oid).unwrap();
+                let rank = |target: &TargetId| map.target(*target).unwrap().rank.0 as usize;
+                layout.members(group).iter().map(rank).collect()
+            };
+            let (oid, away) = (0..)
+                .map(|number| cont.generate_oid(ObjType::ArrayByte, class, 0, number).unwrap())
+                .map(|oid| (oid, ranks(oid, 1)))
+                .find(|(oid, away)| {
+                    !away.contains(&0) && ranks(*oid, 0).iter().all(|rank| !away.contains(rank))
+                })
+                .unwrap();
+            let array = ArrayObj { chunk_records: 1 << 12, ..array(&cont, oid) };
+            let data = vec![7; 1 << 17];
+            let all = [Recx { index: 0, count: data.len() as u64 }];
+            array.write(&all, &[&data]).await.unwrap();
+            let dkeys = async || {
+                let stats = cont.object(oid).stat().await.unwrap();
+                stats.iter().map(|(_, stat)| stat.dkey_count).collect::<Vec<u64>>()
+            };
+            assert!(dkeys().await.iter().all(|count| *count > 0), "seed {seed}: both groups");
+
+            away.iter().for_each(|rank| cluster.kill_engine(*rank));
+            let nobody_leads = async || {
+                let name = Name::Label("p".into());
+                let pool = cont.client().pool_open(&name, OpenMode::ReadWrite).await.unwrap();
+                cont.layout(oid).unwrap().leader(1, &pool.map()).is_none()
+            };
+            while !nobody_leads().await {
+                env.sleep(Duration::from_millis(200)).await;
+            }
+            // Longer than what is removed stays for those who may have it open.
+            env.sleep(Duration::from_secs(60)).await;
+            let mut batch = cont.batch();
+            batch.op(Op::PunchUnlessOpen { unit: oid.first_unit() });
+            batch.run().await.unwrap();
+            env.sleep(Duration::from_secs(60)).await;
+
+            for rank in away {
+                cluster.start_engine(rank).await.unwrap();
+            }
+            await_whole(&cont).await;
+            env.sleep(Duration::from_secs(90)).await;
+            assert_eq!(dkeys().await, [0, 0], "seed {seed}");
+        });
+    }
+}
