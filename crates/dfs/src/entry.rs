@@ -11,6 +11,7 @@ use crate::inode::Inode;
 use crate::layout::{INODE, RECORD, ROOT};
 use crate::node::{Location, Node};
 use async_recursion::async_recursion as boxed;
+use std::rc::Rc;
 use std::time::Duration;
 use types::{Code, Epoch, Error, Oid, Result};
 use wire::link;
@@ -18,6 +19,9 @@ use wire::obj::{Cond, Fetched, Op, OpReply, ReadCheck, ReadScope, Tail};
 
 /// Runs of a transaction before its conflict is reported.
 const RETRIES_MAX: u32 = 1000;
+/// Pauses before a file without a name is freed once more: the first, and where doubling ends.
+const FREE_PAUSE_MIN: Duration = Duration::from_secs(1);
+const FREE_PAUSE_MAX: Duration = Duration::from_secs(30);
 
 /// An inode as found.
 #[derive(Clone, Debug)]
@@ -268,6 +272,30 @@ impl Shared {
         batch.run().await.map(|_| ())
     }
 
+    /// The same of a file that has lost its last name: nobody else finds it any more. Where its home gives no answer it is asked again behind the caller, as long as this file
+    /// system is in use.
+    pub async fn free_nameless(self: &Rc<Self>, oid: Oid) -> Result<()> {
+        match self.free_file(oid).await {
+            Err(error) if may_pass(&error) => {}
+            outcome => return outcome,
+        }
+        let (shared, env) = (Rc::downgrade(self), self.cont.client().env().clone());
+        env.clone().spawn(async move {
+            let mut pause = FREE_PAUSE_MIN;
+            loop {
+                env.sleep(pause).await;
+                pause = (pause * 2).min(FREE_PAUSE_MAX);
+                let Some(shared) = shared.upgrade() else { return };
+                match shared.free_file(oid).await {
+                    Err(error) if may_pass(&error) => {}
+                    // What cannot be freed the checker finds.
+                    _ => return,
+                }
+            }
+        });
+        Ok(())
+    }
+
     /// Reads where a node's inode is now; `None` when its entry names it no more.
     pub async fn fetch_node(&self, node: &Node) -> Result<Option<(Location, Found)>> {
         let location = node.location();
@@ -355,6 +383,21 @@ impl Shared {
         })
         .await
     }
+}
+
+/// True for what may be otherwise later: an engine is away, or has something else to do.
+fn may_pass(error: &Error) -> bool {
+    matches!(
+        error.code,
+        Code::TimedOut
+            | Code::Unreach
+            | Code::Closed
+            | Code::Stale
+            | Code::Busy
+            | Code::NoSpace
+            | Code::TxRestart
+            | Code::Moved
+    )
 }
 
 /// Runs a transaction until it loses no conflict, and no names of a directory that it needs as a whole move, with a short random pause after each loss.

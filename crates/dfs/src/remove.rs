@@ -2,7 +2,7 @@
 //!
 //! The last name of a file goes in one round trip: the entry's target removes the entry and
 //! frees the file it holds. A file that lives elsewhere (after a rename, or striped) is freed
-//! by requests that follow; a client that dies in between leaks an object, which the checker
+//! by requests that follow, behind the caller where its home is away; a client that dies in between leaks an object, which the checker
 //! finds. A directory goes in one transaction with its entry, only while it is empty.
 
 use crate::by_object::Removed as Gone;
@@ -109,7 +109,7 @@ impl Dfs {
             if removed {
                 shared.note_unlinked(&inode, oid, name);
                 if linked == Linked::Elsewhere {
-                    Box::pin(shared.free_file(inode.oid)).await?;
+                    Box::pin(shared.free_nameless(inode.oid)).await?;
                 }
                 return Ok(Removed::Gone(Gone { changed_ns, ..Gone::from_inode(&inode) }));
             }

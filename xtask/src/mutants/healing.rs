@@ -687,4 +687,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
         }],
         found_by: shard("likeness::extents_that_are_cut_elsewhere_tell_the_same"),
     },
+    Mutant {
+        name: "freed-once",
+        what: "a file that lost its name while its engine was away is freed by nobody",
+        edits: &[Edit {
+            path: "crates/dfs/src/entry.rs",
+            from: "            Err(error) if may_pass(&error) => {}\n            outcome => return outcome,\n",
+            to: "            Err(error) if may_pass(&error) && oid.is_nil() => {}\n            outcome => return outcome,\n",
+        }],
+        found_by: cluster("names::a_file_whose_engine_is_away_when_its_name_goes_is_freed_later"),
+    },
 ];

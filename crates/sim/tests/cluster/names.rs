@@ -1,6 +1,7 @@
 //! Names and files while the targets of their groups change.
 
 use client::Client;
+use dfs::check::Mend;
 use dfs::sys::Sys;
 use dfs::{
     AllocateFlags, CreateOptions, Credentials, Dfs, DirAnchor, FormatOptions, LockAsk, LockKind,
@@ -12,12 +13,17 @@ use sim::{Cluster, ClusterSpec, members, seeds};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::time::Duration;
-use types::{ContLayout, ContProps, Durability, PlacementRule};
+use types::{Code, ContLayout, ContProps, Durability, ObjClass, PlacementRule};
 use uuid::Uuid;
 use wire::control::{ControlRequest, Name, OpenMode};
 
 /// A pool on the first engines of a system, and a file system in it whose files and directories have two copies.
 async fn file_system(client: &Client, engines: u32) -> Sys {
+    file_system_of(client, engines, "RP_2G1").await
+}
+
+/// The same with objects of a class.
+async fn file_system_of(client: &Client, engines: u32, class: &str) -> Sys {
     let label = || Name::Label("p".into());
     let system = client.system_query().await.unwrap();
     let first = system.engines.iter().filter(|(info, ..)| info.rank.0 < engines);
@@ -31,10 +37,10 @@ async fn file_system(client: &Client, engines: u32) -> Sys {
     };
     client.pool_create(create).await.unwrap();
     let pool = client.pool_open(&label(), OpenMode::ReadWrite).await.unwrap();
-    let class = || "RP_2G1".parse().unwrap();
+    let class = || class.parse::<ObjClass>().unwrap();
     let props = ContProps {
         layout: ContLayout::Posix,
-        rd_fac: 1,
+        rd_fac: u8::from(class().scheme.copies() > 1),
         oclass: class(),
         dir_oclass: class(),
         file_oclass: class(),
@@ -44,6 +50,13 @@ async fn file_system(client: &Client, engines: u32) -> Sys {
     let name = Name::Label("fs".into());
     let cont = pool.cont_open(&name, OpenMode::ReadWrite).await.unwrap();
     Dfs::format(&cont, &FormatOptions::default()).await.unwrap();
+    mount(client).await
+}
+
+/// The file system, for another client.
+async fn mount(client: &Client) -> Sys {
+    let pool = client.pool_open(&Name::Label("p".into()), OpenMode::ReadWrite).await.unwrap();
+    let cont = pool.cont_open(&Name::Label("fs".into()), OpenMode::ReadWrite).await.unwrap();
     Sys::new(Dfs::mount(&cont, MountFlags::NONE, Credentials::root()).await.unwrap())
 }
 
@@ -203,21 +216,13 @@ fn what_was_made_after_an_extension_is_used_by_threads_that_were_there_before() 
         cluster.block_on(async {
             let admin = cluster.client("c");
             file_system(&admin, 3).await;
-            let mount = async |node: &str| {
-                let client = cluster.client(node);
-                let label = Name::Label("p".into());
-                let pool = client.pool_open(&label, OpenMode::ReadWrite).await.unwrap();
-                let name = Name::Label("fs".into());
-                let cont = pool.cont_open(&name, OpenMode::ReadWrite).await.unwrap();
-                Sys::new(Dfs::mount(&cont, MountFlags::NONE, Credentials::root()).await.unwrap())
-            };
             let mut before = Vec::new();
             for at in 0..USES {
-                before.push(mount(&format!("before{at}")).await);
+                before.push(mount(&cluster.client(&format!("before{at}"))).await);
             }
             let pool = Name::Label("p".into());
             admin.control(&ControlRequest::PoolExtend { pool, targets: vec![] }).await.unwrap();
-            let after = mount("after").await;
+            let after = mount(&cluster.client("after")).await;
             for (at, old) in before.iter().enumerate() {
                 let dir = format!("/d{at}");
                 let (file, empty) = (format!("{dir}/file"), format!("{dir}/empty"));
@@ -234,6 +239,53 @@ fn what_was_made_after_an_extension_is_used_by_threads_that_were_there_before() 
                 let used = use_handed(old.fs(), at, &handed.try_into().unwrap()).await;
                 used.unwrap_or_else(|error| panic!("seed {seed}, use {at}: {error}"));
             }
+        });
+    }
+}
+
+/// A file that got a name in another directory stays where it was. When the name goes it is freed by a second request, and its engine was away for longer than its client waits: who
+/// removed it was told that it failed, did so again, and there was no name. So the file stayed for ever.
+#[test]
+fn a_file_whose_engine_is_away_when_its_name_goes_is_freed_later() {
+    for seed in seeds(3) {
+        let cluster = Cluster::start(ClusterSpec { seed, engines: 4, targets: 1 }).unwrap();
+        cluster.block_on(async {
+            file_system_of(&cluster.client("patient"), 4, "S1").await;
+            let client = cluster.client_within("c", Duration::from_secs(1));
+            let sys = mount(&client).await;
+            let cont = sys.fs().container();
+            let map = cont.pool().map();
+            let engine_of = |oid| {
+                let leader = cont.layout(oid).unwrap().members(0)[0];
+                map.target(leader).unwrap().rank.0 as usize
+            };
+            let mut dirs = BTreeMap::new();
+            for number in 0.. {
+                let path = format!("/d{number}");
+                sys.mkdir(path.as_bytes(), 0o755).await.unwrap();
+                let dir = sys.lookup(path.as_bytes(), true).await.unwrap();
+                dirs.insert(engine_of(dir.oid()), path);
+                // The first engine holds the catalog.
+                if dirs.contains_key(&1) && dirs.contains_key(&2) {
+                    break;
+                }
+            }
+            let (made, moved) = (format!("{}/f", dirs[&1]), format!("{}/f", dirs[&2]));
+            sys.write_file(made.as_bytes(), b"bytes", 0o644).await.unwrap();
+            let file = sys.lookup(made.as_bytes(), true).await.unwrap();
+            assert_eq!(engine_of(file.oid()), 1, "seed {seed}: it is with its directory");
+            drop(file);
+            sys.rename(made.as_bytes(), moved.as_bytes(), RenameFlags::NONE).await.unwrap();
+            let whole = sys.fs().check(Mend::Nothing).await.unwrap();
+            cluster.kill_engine(1);
+            assert_eq!(sys.unlink(moved.as_bytes()).await, Ok(()), "seed {seed}: its name is gone");
+            let again = sys.unlink(moved.as_bytes()).await.unwrap_err();
+            assert_eq!(again.code, Code::NonExist, "seed {seed}");
+            cluster.start_engine(1).await.unwrap();
+            client.env().sleep(Duration::from_secs(120)).await;
+            let left = sys.fs().check(Mend::Nothing).await.unwrap();
+            assert_eq!(left.findings, Vec::new(), "seed {seed}: nothing names it");
+            assert_eq!(left.object_count + 1, whole.object_count, "seed {seed}");
         });
     }
 }
