@@ -697,4 +697,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
         }],
         found_by: cluster("names::a_file_whose_engine_is_away_when_its_name_goes_is_freed_later"),
     },
+    Mutant {
+        name: "leaderless-groups-are-passed-over",
+        what: "what is removed is not removed from a group that nobody leads at the moment",
+        edits: &[Edit {
+            path: "crates/engine/src/links.rs",
+            from: "                if layout.members(group).iter().any(holds) {\n",
+            to: "                if layout.members(group).iter().all(|of| !holds(of)) {\n",
+        }],
+        found_by: cluster("failover::what_is_removed_while_a_group_is_away_goes_from_it_later"),
+    },
 ];
