@@ -184,6 +184,8 @@ impl TargetLink {
                 }
             };
             let Some(outcome) = outcome else {
+                // Answers are known by what they are answers to: one to this try is not one to the next, should it refuse.
+                self.give_up(used.take());
                 attempt.flags |= wire::header::FLAG_RETRY;
                 return Err(Error::bare(Code::Stale));
             };

@@ -574,8 +574,8 @@ impl Target {
         let Batch { cont, at, checks, ops, .. } = batch;
         loop {
             ctx.shard.ready_for_batch((*cont, *at), checks, ops, summary).await?;
-            if !self.is_settled_before_change(ctx, *cont, checks, summary)? {
-                let settled = self.settled_before_change(ctx, *cont, checks, summary, deadline);
+            if !self.is_settled_for_batch(ctx, *cont, checks, summary)? {
+                let settled = self.settled_for_batch(ctx, *cont, checks, summary, deadline);
                 wait(&self.env, &ask.waited, settled).await?;
                 continue;
             }

@@ -354,7 +354,7 @@ impl Target {
     }
 
     /// Drops objects without a name of groups that others lead: those have freed some meanwhile, and tell what is left.
-    async fn drop_nameless_of_others(
+    pub(crate) async fn drop_nameless_of_others(
         self: &Rc<Self>,
         ctx: &Rc<TargetPool>,
         is_meant: &dyn Fn(Unit) -> bool,

@@ -531,6 +531,7 @@ impl Target {
         if ctx.shard.holds_copies() && may_inherit {
             self.inherit(ctx);
         }
+        ctx.alike.follow_map(self.id, &map, has_moved || map.next.is_some());
         if may_inherit {
             let others = map.targets.iter().map(|target| target.id);
             let others = others.filter(|id| *id != self.id && placement::is_live(*id, &map));

@@ -9,6 +9,7 @@
 
 mod admin;
 mod admission;
+mod alike;
 mod append;
 mod astray;
 mod batch;

@@ -189,7 +189,9 @@ impl Target {
                     if opened {
                         plan.after.opens.push(handle(linked.unit));
                     }
-                    let tail = linked.all_here.then(|| {
+                    let is_shown =
+                        linked.all_here && !self.may_differ(ctx, batch.cont, linked.unit)?;
+                    let tail = is_shown.then(|| {
                         let (seen, unsettled) = self.newest_of_array(ctx, batch.cont, linked.unit);
                         self.note_linked(ctx, plan, linked.unit);
                         plan.seen = plan.seen.max(seen);
@@ -356,9 +358,11 @@ impl Target {
     ) -> Option<(Unit, Tail, Lsn, u64)> {
         let Listed::Entry { value, tail, .. } = item else { return None };
         let linked = self.linked(ctx, view, value, by);
-        let seen = || self.newest_of_array(ctx, cont, linked.unit);
-        linked.all_here.then(|| {
-            let (seen, unsettled) = seen();
+        let is_shown = linked.all_here
+            && (by == By::Member
+                || self.may_differ(ctx, cont, linked.unit).is_ok_and(|may_differ| !may_differ));
+        is_shown.then(|| {
+            let (seen, unsettled) = self.newest_of_array(ctx, cont, linked.unit);
             (linked.unit, tail.unwrap_or_default(), seen, unsettled)
         })
     }

@@ -172,6 +172,8 @@ impl Target {
             "it may lack something"
         } else if !ctx.suspects.is_empty() {
             "it may have something of a lost leader that others do not have"
+        } else if !ctx.alike.are_all() {
+            "those who may lead next may lack what it has"
         } else if !self.is_lead_granted(ctx) {
             "nobody grants that it shows something"
         } else {

@@ -40,7 +40,7 @@ pub(crate) struct Keys<'a> {
 
 /// What a leader that is behind itself says instead of the newest epoch of what orders have touched since: that may be as new as a member's, and what is below it
 /// not the same. It is no epoch that a member has, so that they are compared.
-const NOT_KNOWN: Epoch = Epoch::MAX;
+pub(crate) const NOT_KNOWN: Epoch = Epoch::MAX;
 
 impl Target {
     /// Serves a question of another target.
@@ -95,7 +95,8 @@ impl Target {
             | MemberAsk::Follows
             | MemberAsk::SettledOrders
             | MemberAsk::LastAsked { .. }
-            | MemberAsk::Outcome { .. } => {}
+            | MemberAsk::Outcome { .. }
+            | MemberAsk::Compare { .. } => {}
         }
         match ask {
             MemberAsk::Units { cont, after, count_max }
@@ -207,6 +208,10 @@ impl Target {
             }
             MemberAsk::Outcome { tx, decision } => {
                 self.note_outcome(&ctx, tx, decision).await?;
+                Ok(wire::encode(&Ok::<(), Error>(())))
+            }
+            MemberAsk::Compare { cont, unit, newest } => {
+                self.compare_with(&ctx, member, (cont, unit), newest).await?;
                 Ok(wire::encode(&Ok::<(), Error>(())))
             }
             MemberAsk::DropCells { until, units } => {

@@ -7,7 +7,8 @@
 //! unit is changed, too: that a change was made can tell of it. A new primary of PacificA reconciles its secondaries first in the same way (Lin et al.,
 //! MSR-TR-2008-25).
 //!
-//! Reads do not wait for this: what only a member has was acknowledged to nobody, and may take effect after them.
+//! Reads do not wait for this: what only a member has was acknowledged to nobody, and may take effect after them. What they do wait for, as changes do, is that those who are
+//! behind have what a leader has that does not know of it whether they do ([`crate::alike`]).
 
 use crate::target::{Target, TargetPool};
 use futures_channel::oneshot;
@@ -42,6 +43,8 @@ enum Left {
     Here,
     /// A follower has not said that it has nothing.
     With(TargetId),
+    /// Those who may lead next may have a unit otherwise.
+    Otherwise(Unit),
 }
 
 impl Takeover {
@@ -64,10 +67,10 @@ impl Takeover {
 }
 
 impl Target {
-    /// Ends when nothing that a lost leader left stands in the way of changing what some ops change, at `until` at the latest.
+    /// Ends when nothing that a lost leader left stands in the way of a batch, at `until` at the latest.
     ///
     /// Errors: as [`Target::group_of_units`]; `TimedOut`.
-    pub(crate) async fn settled_before_change(
+    pub(crate) async fn settled_for_batch(
         self: &Rc<Self>,
         ctx: &Rc<TargetPool>,
         cont: ContId,
@@ -83,12 +86,16 @@ impl Target {
                     Left::With(member) => format!(
                         "target {member} has not said that it has nothing left of a lost leader"
                     ),
+                    Left::Otherwise(unit) => {
+                        format!("those who may lead next have not compared {unit} yet")
+                    }
                 };
                 return Err(Error::new(Code::TimedOut, text));
             }
             let changed = match left {
                 Left::Here => ctx.suspects.changed(),
                 Left::With(member) => self.ask_to_settle(ctx, member),
+                Left::Otherwise(unit) => self.have_compared(ctx, cont, unit),
             };
             // Whatever came of it, the loop looks again.
             let _ = self.env.timeout(until - now, changed).await;
@@ -96,8 +103,8 @@ impl Target {
         Ok(())
     }
 
-    /// True when nothing is in the way of a change now; to be asked in the step that makes it.
-    pub(crate) fn is_settled_before_change(
+    /// True when nothing is in the way of a batch now; to be asked in the step that looks, or changes.
+    pub(crate) fn is_settled_for_batch(
         &self,
         ctx: &TargetPool,
         cont: ContId,
@@ -114,6 +121,14 @@ impl Target {
         checks: &[ReadCheck<'_>],
         batch: &Summary,
     ) -> Result<Option<Left>> {
+        if !ctx.alike.are_all() {
+            let of_ops = batch.units.iter().map(|named| named.unit);
+            for unit in of_ops.chain(checks.iter().map(|check| check.unit)) {
+                if self.may_differ(ctx, cont, unit)? {
+                    return Ok(Some(Left::Otherwise(unit)));
+                }
+            }
+        }
         let is_settled = ctx.takeover.awaited.borrow().is_empty() && ctx.suspects.is_empty();
         if is_settled || !batch.writes {
             return Ok(None);
@@ -133,7 +148,8 @@ impl Target {
     ///
     /// Errors: as [`Target::led_group`].
     pub(crate) fn is_settled(&self, ctx: &TargetPool, cont: ContId, unit: Unit) -> Result<bool> {
-        if ctx.suspects.has_any_of(cont, unit) {
+        // What they have folded themselves they have otherwise, and it looks the same.
+        if ctx.suspects.has_any_of(cont, unit) || !ctx.alike.are_all() {
             return Ok(false);
         }
         let map = ctx.map()?;

@@ -1,6 +1,7 @@
 //! A pool's part on a target: its shard in the store, and what the target knows of the pool beside it.
 
 use crate::admission::Admission;
+use crate::alike::Alike;
 use crate::append::Turns;
 use crate::cell_audit::CellAudit;
 use crate::census::Census;
@@ -71,6 +72,7 @@ pub(crate) struct TargetPool {
     /// What leaders that are lost have left.
     pub suspects: Suspects,
     pub takeover: Takeover,
+    pub alike: Alike,
     /// What clients have left by maps that are not here yet.
     pub left: Left,
     /// While it catches up.
@@ -118,6 +120,7 @@ impl TargetPool {
             member_reads: MemberReads::default(),
             suspects: Suspects::default(),
             takeover: Takeover::default(),
+            alike: Alike::default(),
             left: Left::default(),
             joining: Joining::default(),
             census: Census::default(),

@@ -117,6 +117,16 @@ impl PoolShard {
         Ok((out, true))
     }
 
+    /// The newest epoch of anything in a unit, as [`PoolShard::list_units`] has it; zero when it holds nothing. Errors: as there.
+    pub async fn newest_of_all(&self, cont: ContId, unit: Unit) -> Result<Epoch> {
+        self.require_open(cont)?;
+        self.ready_for(cont, |container| {
+            container.newest(unit);
+        })
+        .await?;
+        Ok(self.view(cont)?.cont.newest(unit).unwrap_or_default())
+    }
+
     /// Up to `max` dkeys of a unit after `after` that are there, now or in a snapshot, in the unit's order, each with the
     /// newest epoch of anything under it; whether these are all. As for [`PoolShard::list_units`]; `Inval` for an impossible key.
     pub async fn list_keys(

@@ -128,6 +128,9 @@ pub enum MemberAsk<'a> {
     },
     /// To any member: when clients last wanted something of these units of it, as [`ListedUnit::asked_s`]. The reply is a list of that.
     LastAsked { cont: ContId, units: Vec<Unit> },
+    /// To a follower that is behind, of its leader: have a unit as the leader has it, where the newest epoch of anything in it is this one; [`Epoch::MAX`] where
+    /// that tells nothing. The reply is `()`, when it is so.
+    Compare { cont: ContId, unit: Unit, newest: Epoch },
 }
 
 /// That a transaction is committed.

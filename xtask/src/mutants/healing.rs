@@ -101,6 +101,26 @@ pub(super) const MUTANTS: &[Mutant] = &[
         found_by: cluster("kept_answers::what_is_told_again_after_all_were_killed_is_with_others"),
     },
     Mutant {
+        name: "alone-and-shown",
+        what: "a leader that was not whole shows what those may lack who lead after it",
+        edits: &[Edit {
+            path: "crates/engine/src/takeover.rs",
+            from: "        if !ctx.alike.are_all() {\n            let of_ops",
+            to: "        if batch.writes && !ctx.alike.are_all() {\n            let of_ops",
+        }],
+        found_by: cluster("shown_alone::what_a_leader_shows_after_all_were_killed_is_with_others"),
+    },
+    Mutant {
+        name: "alone-and-told",
+        what: "a leader that was not whole tells by conditions of changes what those may lack who lead after it",
+        edits: &[Edit {
+            path: "crates/engine/src/takeover.rs",
+            from: "        if !ctx.alike.are_all() {\n            let of_ops",
+            to: "        if !batch.writes && !ctx.alike.are_all() {\n            let of_ops",
+        }],
+        found_by: cluster("shown_alone::what_a_leader_shows_after_all_were_killed_is_with_others"),
+    },
+    Mutant {
         name: "answers-before-deeds",
         what: "who catches up gets the answers of leaders before what they are about",
         edits: &[Edit {

@@ -41,6 +41,16 @@ pub(super) const MUTANTS: &[Mutant] = &[
         found_by: reads("member_reads::a_member_that_is_behind_shows_nothing"),
     },
     Mutant {
+        name: "alone-and-shown-by-members",
+        what: "a member shows what those may lack who lead after it",
+        edits: &[Edit {
+            path: PATH,
+            from: "        } else if !ctx.alike.are_all() {\n",
+            to: "        } else if !ctx.alike.are_all() && ctx.is_unsure() {\n",
+        }],
+        found_by: reads("shown_alone::what_a_member_shows_after_all_were_killed_is_with_others"),
+    },
+    Mutant {
         name: "members-show-under-parts",
         what: "a member shows what a part of a transaction holds",
         edits: &[Edit {

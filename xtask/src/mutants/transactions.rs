@@ -1,8 +1,23 @@
 //! Mended defects of transactions, of retries and of what is shown when.
 
-use super::{Edit, Mutant, SWARM};
+use super::{Edit, Mutant, SWARM, Test};
 
 pub(super) const MUTANTS: &[Mutant] = &[
+    Mutant {
+        name: "refused-by-an-earlier-try",
+        what: "a client that gives a try up takes the refusal of it for one of the next",
+        edits: &[Edit {
+            path: "crates/client/src/target.rs",
+            from: "                self.give_up(used.take());\n                attempt.flags",
+            to: "                attempt.flags",
+        }],
+        found_by: Test {
+            package: "sim",
+            program: "cluster",
+            filter: "late::a_refusal_of_an_earlier_try_is_not_taken_for_one_of_the_next",
+            env: &[],
+        },
+    },
     Mutant {
         name: "failed-decision",
         what: "a coordinator tells a decision that its log has failed to write",

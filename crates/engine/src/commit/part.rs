@@ -112,8 +112,8 @@ impl Target {
         let mut has_word = !self.has_premises_elsewhere(ctx, checks, &summary);
         loop {
             ctx.shard.ready_for_batch((cont, Epoch::ZERO), checks, ops, &summary).await?;
-            if !self.is_settled_before_change(ctx, cont, checks, &summary)? {
-                let settled = self.settled_before_change(ctx, cont, checks, &summary, until).await;
+            if !self.is_settled_for_batch(ctx, cont, checks, &summary)? {
+                let settled = self.settled_for_batch(ctx, cont, checks, &summary, until).await;
                 settled.map_err(|error| match error.code {
                     Code::TimedOut => Error { code: Code::TxRestart, ..error },
                     _ => error,

@@ -1,6 +1,7 @@
 //! Messages that arrive after their sender has given their connection up and asked again.
 
 use client::{Client, Container, KvObj, Tx};
+use futures_util::future::join;
 use sim::{Cluster, ClusterSpec};
 use std::time::Duration;
 use transport::SimNet;
@@ -85,4 +86,66 @@ fn an_update_that_arrives_late_is_not_done_again() {
 #[test]
 fn what_was_refused_is_not_done_later() {
     overtaken(Doing::Insert);
+}
+
+/// An object of two copies on the targets of two engines, the first of which leads.
+fn copied(cont: &Container, engines: [usize; 2]) -> KvObj {
+    crate::old_values::object(cont, "RP_2G1", |members| members == engines)
+}
+
+/// A leader that was not whole kept a transaction waiting. A new map came, by which it was not whole either; its client asked it again, on the same connection, and took for the answer to that what
+/// became of the first try: another transaction was in the way. The second try took effect.
+#[test]
+fn a_refusal_of_an_earlier_try_is_not_taken_for_one_of_the_next() {
+    for seed in sim::seeds(2) {
+        let cluster = Cluster::start(ClusterSpec { seed, engines: 5, targets: 1 }).unwrap();
+        cluster.block_on(async {
+            let client = cluster.client("c");
+            let cont =
+                cluster.container(&client, Durability::Wal, ContLayout::Plain).await.unwrap();
+            let both = [copied(&cont, [1, 2]), copied(&cont, [3, 0])];
+            // Of the last engine, too, something is told under a new map when it is started again.
+            for kv in both.iter().chain([&copied(&cont, [4, 0])]) {
+                kv.put(None, Cond::NONE, b"k", b"before").await.unwrap();
+            }
+            let (net, env) = (SimNet::of(cluster.world()), cluster.world().node("trouble"));
+            [1, 2].iter().for_each(|engine| cluster.kill_engine(*engine));
+            // They cannot be whole, and the leader does not find out what the other one has.
+            net.cut("e1", "e4");
+            net.cut("e2", "e4");
+            net.cut("e1", "e2");
+            for engine in [1, 2] {
+                cluster.start_engine(engine).await.unwrap();
+            }
+            env.sleep(Duration::from_secs(1)).await;
+            let commit = async {
+                let tx = Tx::open(&cont, false);
+                for kv in &both {
+                    kv.put(Some(&tx), Cond::NONE, b"k", b"after").await.unwrap();
+                }
+                tx.commit().await.map_err(|error| error.code)
+            };
+            let trouble = async {
+                env.sleep(Duration::from_millis(300)).await;
+                cluster.kill_engine(4);
+                cluster.start_engine(4).await.unwrap();
+                env.sleep(Duration::from_millis(300)).await;
+                // The client hears of the new map by this.
+                both[1].get(None, b"other").await.unwrap();
+                env.sleep(Duration::from_millis(900)).await;
+                net.heal_all();
+            };
+            let (told, ()) = join(commit, trouble).await;
+            env.sleep(Duration::from_secs(30)).await;
+            let expected = match told {
+                Ok(_) => b"after".to_vec(),
+                Err(Code::TxRestart) => b"before".to_vec(),
+                Err(code) => panic!("seed {seed}: {code:?}"),
+            };
+            for kv in &both {
+                let found = kv.get(None, b"k").await.unwrap();
+                assert_eq!(found, Some(expected.clone()), "seed {seed}: it was told {told:?}");
+            }
+        });
+    }
 }

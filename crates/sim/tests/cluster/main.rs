@@ -43,6 +43,7 @@ mod refused;
 mod relaxed_cells;
 mod replicas;
 mod room;
+mod shown_alone;
 mod slow_devices;
 mod snapshots;
 mod spreading;

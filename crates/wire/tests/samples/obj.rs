@@ -220,6 +220,7 @@ fn orders(visitor: &mut impl Visitor) {
             let decision = Some(Decided { epoch, participants: vec![UNIT, Unit::NIL] });
             MemberAsk::Outcome { tx: TX, decision }
         }),
+        ("compare", MemberAsk::Compare { cont: CONT, unit: UNIT, newest: epoch }),
         ("units_at_hand", MemberAsk::UnitsAtHand { cont: CONT, after: Some(UNIT), count_max: 300 }),
     ];
     for (name, ask) in asks {
