@@ -69,14 +69,12 @@ const NO_CONT: ContId = ContId(0);
 pub(crate) struct Recent(VecDeque<(u64, Place)>);
 
 impl Recent {
-    /// Notes what an order changes, by the number that its leader gives it. Of two members each has what the other has, or is
-    /// compared with it; while places change hands there is a third, who is to come. All of it is dirty, whoever has it.
+    /// Notes what an order changes, by the number that its leader gives it. All of it is dirty, whoever has it. Of two members, too: a leader that was started again is behind, and
+    /// may lead once more before it has compared itself with the other one.
     pub fn note(&mut self, ctx: &TargetPool, number: u64, order: &Order<'_>, dirty: &Dirty) {
-        let is_moving = ctx.map().is_ok_and(|map| map.next.is_some());
-        let least = if is_moving { 2 } else { 3 };
         let mut note = |place: Place| {
             dirty.note(number, &place);
-            if place.1.object.class().is_ok_and(|class| class.scheme.copies() >= least) {
+            if place.1.object.class().is_ok_and(|class| class.scheme.copies() > 1) {
                 self.0.push_back((number, place));
             }
         };
@@ -541,7 +539,10 @@ impl Target {
         unit: Unit,
         places: &[What],
     ) -> Result<()> {
-        let Some(group) = self.led_group(ctx, unit)? else { return Ok(()) };
+        let Some(group) = self.led_group(ctx, unit)?.filter(|group| !group.followers.is_empty())
+        else {
+            return Ok(());
+        };
         let answers = places.iter().filter_map(|what| match what {
             What::Answer(answered) => Some((answered.tx, unit)),
             What::Dkey(_) | What::Whole | What::Facts | What::Decided(..) | What::Notes => None,

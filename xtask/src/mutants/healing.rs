@@ -727,4 +727,19 @@ pub(super) const MUTANTS: &[Mutant] = &[
         }],
         found_by: cluster("failover::what_is_removed_while_a_group_is_away_goes_from_it_later"),
     },
+    Mutant {
+        name: "two-suspect-nothing",
+        what: "of two members one shows what a leader that was lost, and came back, may not have, and does not give it to it first",
+        edits: &[Edit {
+            path: "crates/engine/src/suspects.rs",
+            from: "            if place.1.object.class().is_ok_and(|class| class.scheme.copies() > 1) {\n",
+            to: "            if place.1.object.class().is_ok_and(|class| class.scheme.copies() > 2) {\n",
+        }],
+        found_by: Test {
+            package: "sim",
+            program: "swarm",
+            filter: "a_cluster_in_trouble_answers_as_one_copy_would",
+            env: &[("AZEKURA_SWARM_SEED", "1361")],
+        },
+    },
 ];
