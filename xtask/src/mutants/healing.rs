@@ -735,11 +735,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
             from: "            if place.1.object.class().is_ok_and(|class| class.scheme.copies() > 1) {\n",
             to: "            if place.1.object.class().is_ok_and(|class| class.scheme.copies() > 2) {\n",
         }],
-        found_by: Test {
-            package: "sim",
-            program: "swarm",
-            filter: "a_cluster_in_trouble_answers_as_one_copy_would",
-            env: &[("AZEKURA_SWARM_SEED", "1361")],
-        },
+        found_by: cluster(
+            "shown_alone::what_a_leader_left_the_other_of_two_is_with_it_when_it_is_back",
+        ),
     },
 ];

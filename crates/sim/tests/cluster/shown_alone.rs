@@ -234,3 +234,33 @@ fn what_a_follower_has_alone_does_not_come_up_beneath_what_is_written_later() {
         });
     }
 }
+
+/// The leader of two dies when only the other one has written an update down, and is started again before anybody has called it down. The other one was whole all the time: it leads,
+/// and shows that update; it was lost for good before the first had compared itself, which led again, without it.
+#[test]
+fn what_a_leader_left_the_other_of_two_is_with_it_when_it_is_back() {
+    for seed in seeds(3) {
+        let scene = Scene::begin(seed, "RP_2G1", Done::Replaced);
+        scene.cluster.block_on(async {
+            let first = GROUP[0];
+            let takes = Duration::from_millis(20);
+            let slow =
+                DiskFaults { latency_min: takes, latency_max: takes, ..DiskFaults::default() };
+            scene.cluster.world().disk(&name(first)).set_faults(slow);
+            let alone = scene.kv.put(None, Cond::NONE, KEY, b"new");
+            let within = Duration::from_millis(10);
+            assert!(scene.writer.env().timeout(within, alone).await.is_none());
+            scene.cluster.kill_engine(first);
+            scene.cluster.world().disk(&name(first)).set_faults(DiskFaults::default());
+            scene.heal_all_but_writer();
+            // It cannot compare all, and stays behind.
+            scene.net().cut(&name(first), &name(ENGINES - 1));
+            scene.cluster.start_engine(first).await.unwrap();
+            let kv = KvObj { object: open(&scene.reader).await.object(scene.kv.object.oid()) };
+            let shown = kv.get(None, KEY).await.unwrap();
+            assert_eq!(shown.as_deref(), Some(&b"new"[..]), "seed {seed}: the other one has it");
+            scene.lose(&GROUP[1..2]);
+            assert_eq!(kv.get(None, KEY).await.unwrap(), shown, "seed {seed}: it was taken back");
+        });
+    }
+}
