@@ -228,8 +228,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         what: "what a group of two was told last is not compared when a third has come to lead it",
         edits: &[Edit {
             path: "crates/engine/src/suspects.rs",
-            from: "        let least = if is_moving { 2 } else { 3 };\n",
-            to: "        let least = if is_moving { 3 } else { 3 };\n",
+            from: "            if place.1.object.class().is_ok_and(|class| class.scheme.copies() > 1) {\n",
+            to: "            if place.1.object.class().is_ok_and(|class| class.scheme.copies() > 2) {\n",
         }],
         found_by: cluster("suspects::who_comes_to_lead_by_a_move_has_nothing_alone"),
     },
