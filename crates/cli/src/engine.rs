@@ -67,6 +67,10 @@ pub fn run(session: &Session, args: &EngineArgs) -> Outcome {
     stops_with_all(&dir);
     let handle = Engine::start(config)?;
     let pid_file = PidFile::write(&dir)?;
+    // Before the line that tells that all is there: whoever waits for that has read this.
+    if let Some(address) = handle.metrics {
+        tracing::info!("metrics at http://{address}/metrics");
+    }
     tracing::info!("engine {} serves at {} and {}", handle.rank, handle.tcp, handle.unix.display());
     let signal = loop {
         match signals.wait_while(|| !handle.is_finished())? {

@@ -282,9 +282,6 @@ fn tell_figures(
     let control = serving.control.clone()?;
     let (askers, asked) = mpsc::unbounded();
     env.spawn(metrics::answer_all(control, asked));
-    if let Ok(address) = listener.local_addr() {
-        tracing::info!("metrics at http://{address}/metrics");
-    }
     let source = move || {
         let (asker, text) = std::sync::mpsc::channel();
         askers.unbounded_send(asker).ok()?;
