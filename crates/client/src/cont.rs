@@ -4,6 +4,7 @@ use crate::batch::Batch;
 use crate::cells::{CellTraffic, CellsKnown};
 use crate::client::{Client, unexpected};
 use crate::first_part::KnownMarks;
+use crate::leader::LedAsk;
 use crate::object::Object;
 use crate::pool::{HANDLE_NONE, Pool};
 use crate::spread::KnownSpreads;
@@ -12,7 +13,7 @@ use async_recursion::async_recursion as boxed;
 use futures_util::future::try_join_all;
 use placement::Layout;
 use smallvec::SmallVec;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
@@ -348,13 +349,17 @@ impl Container {
         Ok(ranks)
     }
 
-    /// What the targets that hold the object say of their space, one for each unit.
+    /// What the targets that lead the object's groups say of their space, one for each unit.
     #[boxed(?Send)]
     pub async fn space_of(&self, oid: Oid) -> Result<Vec<PoolShardStat>> {
-        let units = self.units(oid).await?;
-        let asked = units
-            .into_iter()
-            .map(|unit| async move { self.0.pool.query_one(self.target_of(unit)?).await });
+        let body = wire::encode(&Request::PoolShardStat { pool: self.0.pool.info().id });
+        let asked = self.units(oid).await?.into_iter().map(|unit| {
+            let ask = LedAsk { unit, body: &body, may_take_long: false, since: 0 };
+            async move {
+                let answer = self.ask_leader(&Cell::new(TargetId(0)), ask).await?;
+                wire::decode(&answer.body[1..])
+            }
+        });
         try_join_all(asked).await
     }
 

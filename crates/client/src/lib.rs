@@ -28,6 +28,7 @@ pub mod fuzz;
 mod health;
 mod in_doubt;
 mod kv;
+mod leader;
 mod link_speed;
 mod lock;
 mod moved;

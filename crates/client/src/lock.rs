@@ -10,11 +10,9 @@
 //! A client that is driven only while somebody calls it (not a mount's, which always runs) notices
 //! a lost connection with its next call; what it held may be somebody else's by then.
 
-use crate::attempt::Attempt;
-use crate::batch::LEADER_PAUSE;
 use crate::client::Client;
 use crate::cont::Container;
-use crate::target::Ask;
+use crate::leader::LedAsk;
 use async_recursion::async_recursion as boxed;
 use futures_util::future::{Either, select};
 use std::cell::{Cell, RefCell};
@@ -114,6 +112,8 @@ struct Entry {
     target: TargetId,
     pid: u32,
     ranges: HeldRanges,
+    /// Version of the map by which it was taken to another target last; 0: it never was.
+    moved_under: u32,
     /// A target has given it to somebody else.
     lost: bool,
 }
@@ -155,20 +155,29 @@ impl LockBook {
             target,
             pid: ask.pid,
             ranges: HeldRanges::default(),
+            moved_under: 0,
             lost: false,
         });
         entry.ranges.set(ask.range, ask.mode);
         (entry.kind, entry.client, entry.target, entry.pid) = (ask.kind, client, target, ask.pid);
     }
 
-    fn cleared(&self, key: Key, range: LockRange) {
+    /// Says what [`LockBook::moved_under`] has said until now.
+    fn cleared(&self, key: Key, range: LockRange) -> u32 {
         let mut book = self.lock();
-        if let Some(entry) = book.held.get_mut(&key) {
-            entry.ranges.clear(range);
-            if entry.ranges.is_empty() {
-                book.held.remove(&key);
-            }
+        let Some(entry) = book.held.get_mut(&key) else { return 0 };
+        let moved_under = entry.moved_under;
+        entry.ranges.clear(range);
+        if entry.ranges.is_empty() {
+            book.held.remove(&key);
         }
+        moved_under
+    }
+
+    /// Version of the map by which what an owner holds was taken to another target last. Whoever asks under an older one finds
+    /// who led before: that one may answer, and nothing changes where it counts.
+    fn moved_under(&self, key: &Key) -> u32 {
+        self.lock().held.get(key).map_or(0, |entry| entry.moved_under)
     }
 
     /// True when an owner holds something of an object, or did until it was lost.
@@ -241,6 +250,7 @@ impl LockBook {
                 && leader != entry.target
             {
                 let from = std::mem::replace(&mut entry.target, leader);
+                entry.moved_under = map.version;
                 moved.push(Moved { from, to: leader, handle: (pool, *cont, *unit) });
             }
         }
@@ -249,15 +259,28 @@ impl LockBook {
         moved
     }
 
-    /// After a lock was taken again: the notice that gives it back, if it was given back through
-    /// another client meanwhile.
-    pub(crate) fn given_back(&self, request: &LockRequest) -> Option<Notice> {
+    /// After locks were taken again: notices that give back what was given back through another client meanwhile.
+    pub(crate) fn given_back(&self, request: &LockRequest) -> Vec<Notice> {
         let &LockRequest { pool, cont, unit, kind, owner, .. } = request;
-        if self.holds(&(pool, cont, unit, kind.space(), owner.id)) {
-            return None;
+        let LockOp::Reclaim { locks, .. } = &request.op else { return Vec::new() };
+        let mut gone = HeldRanges::default();
+        for (range, mode) in locks {
+            gone.set(*range, *mode);
         }
-        let range = LockRange::WHOLE;
-        Some(Notice::LockLeave { pool, cont, unit, kind, owner, range, wait: None, release: true })
+        if let Some(entry) = self.lock().held.get(&(pool, cont, unit, kind.space(), owner.id)) {
+            entry.ranges.iter().for_each(|(range, _)| gone.clear(range));
+        }
+        let leave = |(range, _)| Notice::LockLeave {
+            pool,
+            cont,
+            unit,
+            kind,
+            owner,
+            range,
+            wait: None,
+            release: true,
+        };
+        gone.iter().map(leave).collect()
     }
 
     /// Somebody else has what was to be locked again.
@@ -306,49 +329,24 @@ impl Container {
         book.lock().owner(owner)
     }
 
-    /// Asks the target that leads the object's first group, and whoever leads it next; notes in `asked` which one.
+    /// Asks the target that leads the object's first group, and whoever leads it next; notes in `asked` which one. `since`: the version
+    /// of the map by which another client of this process took what the owner holds to the one who leads.
     async fn ask_lock(
         &self,
         asked: &Cell<TargetId>,
         oid: Oid,
-        kind: LockKind,
-        owner: u64,
+        (kind, owner): (LockKind, u64),
         op: LockOp,
+        since: u32,
     ) -> Result<LockReply> {
         let (pool, cont) = (self.pool().info().id, self.id());
         let (unit, owner) = (oid.first_unit(), self.lock_owner(owner));
         let may_take_long = matches!(op, LockOp::Set { wait: Some(_), .. });
         let request = Request::Lock(LockRequest { pool, cont, unit, kind, owner, op });
         let body = wire::encode(&request);
-        let (client, state) = (self.client(), &self.pool().0.state);
-        let mut attempt = Attempt::new(client);
-        loop {
-            let version = state.map_version();
-            match self.home(oid) {
-                Ok(target) => asked.set(target),
-                // None of several members serves at the moment: one may soon.
-                Err(error) if error.code == Code::Unreach && !attempt.is_over(client) => {
-                    if placement::is_alone(oid, &self.pool().map()) {
-                        return Err(error);
-                    }
-                    state.refresh_briefly(client).await;
-                    client.env().sleep(LEADER_PAUSE).await;
-                    continue;
-                }
-                Err(error) => return Err(error),
-            }
-            if !placement::is_alone(oid, &self.pool().map()) {
-                attempt.route(version);
-                if !may_take_long {
-                    attempt.may_go_elsewhere();
-                }
-            }
-            let ask = Ask { body: &body, bulk_out: &[], bulk_in: &mut [] };
-            match client.target(asked.get()).ask_as(client, state, ask, &mut attempt).await {
-                Err(error) if error.code == Code::Stale && state.map_version() != version => {}
-                answer => return wire::decode(&answer?.body[1..]),
-            }
-        }
+        let answer =
+            self.ask_leader(asked, LedAsk { unit, body: &body, may_take_long, since }).await?;
+        wire::decode(&answer.body[1..])
     }
 
     /// Locks a range of an object, in place of what the owner holds of it, or waits for that.
@@ -383,7 +381,8 @@ impl Container {
             };
             let mut leave =
                 Leave { cont: self, target, key, range: ask.range, notice: Some(notice(true)) };
-            let asked = self.ask_lock(target, oid, ask.kind, ask.owner, op.clone());
+            let since = book.moved_under(&key);
+            let asked = self.ask_lock(target, oid, (ask.kind, ask.owner), op.clone(), since);
             let reply = match interrupt.filter(|_| ask.wait) {
                 None => asked.await,
                 Some(interrupt) => match select(pin!(asked), pin!(interrupt.wanted())).await {
@@ -439,7 +438,7 @@ impl Container {
     pub async fn join_lock(&self, oid: Oid, ask: &LockAsk) -> Result<()> {
         self.learn(oid).await;
         let target = Cell::new(self.layout(oid)?.home());
-        let reply = self.ask_lock(&target, oid, ask.kind, ask.owner, LockOp::Join).await?;
+        let reply = self.ask_lock(&target, oid, (ask.kind, ask.owner), LockOp::Join, 0).await?;
         let target = target.get();
         let LockReply::Joined(held) = reply else {
             return Err(Error::new(Code::Proto, "a lock that was joined has no ranges"));
@@ -457,10 +456,10 @@ impl Container {
     #[boxed(?Send)]
     pub async fn part_lock(&self, oid: Oid, kind: LockKind, owner: u64) -> Result<()> {
         let key = self.lock_key(oid, kind, owner);
-        self.client().options().locks.cleared(key, LockRange::WHOLE);
+        let since = self.client().options().locks.cleared(key, LockRange::WHOLE);
         self.learn(oid).await;
         let target = Cell::new(self.layout(oid)?.home());
-        self.ask_lock(&target, oid, kind, owner, LockOp::Part).await.map(|_| ())
+        self.ask_lock(&target, oid, (kind, owner), LockOp::Part, since).await.map(|_| ())
     }
 
     /// Unlocks a range of an object. Asks nobody when the owner holds nothing of it, unless it is
@@ -480,10 +479,10 @@ impl Container {
         }
         book.check_lost(&key)?;
         // Before the answer: a target that comes back must not be told that it is held.
-        book.cleared(key, range);
+        let since = book.cleared(key, range);
         self.learn(oid).await;
         let target = Cell::new(self.layout(oid)?.home());
-        self.ask_lock(&target, oid, kind, owner, LockOp::Clear { range }).await.map(|_| ())
+        self.ask_lock(&target, oid, (kind, owner), LockOp::Clear { range }, since).await.map(|_| ())
     }
 
     /// Unlocks a range with the next request to its target, or very soon. Nobody waits for it.
@@ -509,9 +508,44 @@ impl Container {
         self.learn(oid).await;
         let target = Cell::new(self.layout(oid)?.home());
         let op = LockOp::Test { range: ask.range, mode: ask.mode };
-        match self.ask_lock(&target, oid, ask.kind, ask.owner, op).await? {
+        match self.ask_lock(&target, oid, (ask.kind, ask.owner), op, 0).await? {
             LockReply::Held(holder) => Ok(Some(holder)),
             _ => Ok(None),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// While a client locks again what it held, another one of its process gives back a part: the target had that for good, held by
+    /// nobody.
+    #[test]
+    fn what_is_given_back_while_it_is_locked_again_is_given_back_there() {
+        let (book, client, target) = (LockBook::default(), ClientId(1), TargetId(3));
+        let unit = Unit { object: Oid { hi: 0, lo: 1 }, group: 0, cell: 0 };
+        let kind = LockKind::Posix;
+        let key = (PoolId(1), ContId(1), unit, kind.space(), 7);
+        let range = |first, last| LockRange { first, last };
+        for (range, mode) in [(range(0, 9), LockMode::Exclusive), (range(20, 29), LockMode::Shared)]
+        {
+            let ask = LockAsk { kind, owner: 7, range, mode, pid: 1, wait: false };
+            book.granted(key, target, client, &ask);
+        }
+        let asked = book.reclaims(client, target);
+        let [request] = &asked[..] else { panic!("{asked:?}") };
+        assert!(book.given_back(request).is_empty(), "all of it is held still");
+        book.cleared(key, range(5, 24));
+        let gone = |notices: Vec<Notice>| -> Vec<LockRange> {
+            let range = |notice| match notice {
+                Notice::LockLeave { range, wait: None, release: true, .. } => range,
+                other => panic!("{other:?}"),
+            };
+            notices.into_iter().map(range).collect()
+        };
+        assert_eq!(gone(book.given_back(request)), [range(5, 9), range(20, 24)]);
+        book.cleared(key, LockRange::WHOLE);
+        assert_eq!(gone(book.given_back(request)), [range(0, 9), range(20, 29)]);
     }
 }

@@ -247,6 +247,14 @@ impl TargetLink {
                                 env.sleep(attempt.pause).await;
                                 attempt.pause = (attempt.pause * 2).min(RECONNECT_PAUSE_MAX);
                             }
+                            // Its clock runs faster than ours, or it began to count earlier: that was one try's time.
+                            Code::TimedOut if attempt.try_time.is_some() => {
+                                pool.refresh_soon(client);
+                                attempt.try_time = attempt.try_time.map(|time| time * 2);
+                                attempt.flags |= wire::header::FLAG_RETRY;
+                                env.sleep(attempt.pause).await;
+                                attempt.pause = (attempt.pause * 2).min(RECONNECT_PAUSE_MAX);
+                            }
                             _ => return Err(error),
                         }
                     }
@@ -504,7 +512,7 @@ impl TargetLink {
             let answer = self.call_once(client, conn, &body).await?;
             match wire::decode::<Result<LockReply>>(&answer.body)? {
                 Ok(_) => {
-                    if let Some(notice) = book.given_back(&request) {
+                    for notice in book.given_back(&request) {
                         conn.notify(Kind::Notice, &wire::encode(&notice))?;
                     }
                 }

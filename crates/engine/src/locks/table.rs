@@ -202,7 +202,7 @@ impl LockTable {
     }
 
     /// Locks all of these again for an owner; false, and nothing is locked, when somebody is in
-    /// the way of one of them.
+    /// the way of one of them. What the owner holds exclusively stays so: another client of its process has locked it meanwhile.
     pub fn reclaim(
         &mut self,
         key: Key,
@@ -215,7 +215,14 @@ impl LockTable {
             return false;
         }
         for wish in wishes {
-            self.grant(key, &wish);
+            let mut wanted = HeldRanges::default();
+            wanted.set(wish.range, wish.mode);
+            if wish.mode == LockMode::Shared {
+                let held = self.held(key, wish.owner).into_iter();
+                held.filter(|(_, how)| *how == LockMode::Exclusive)
+                    .for_each(|(range, _)| wanted.clear(range));
+            }
+            wanted.iter().for_each(|(range, _)| self.grant(key, &Wish { range, ..wish }));
         }
         self.settle_after(key, wish.owner, granted);
         true

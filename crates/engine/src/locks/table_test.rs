@@ -353,3 +353,22 @@ fn a_shared_owners_lock_lasts_until_the_last_client_that_holds_it_has_gone() {
     table.acquire(at, other, None, &mut granted).unwrap();
     assert!(!table.join(at, owner(5), ClientId(2)));
 }
+
+/// A client locks again what it knew of when it began; what another one of its process has taken since is not less for that.
+#[test]
+fn what_is_held_exclusively_stays_so_when_it_is_locked_again() {
+    let (kind, mut granted) = (LockKind::Posix, Vec::new());
+    let (key, mut table) = (key(1, kind), LockTable::default());
+    let set = wish(kind, 1, (2, 3), LockMode::Exclusive);
+    assert_eq!(table.acquire(key, set, None, &mut granted).unwrap(), Outcome::Granted);
+    let range = |first, last| LockRange { first, last };
+    let again = [(range(0, 5), LockMode::Shared), (range(7, 7), LockMode::Exclusive)];
+    assert!(table.reclaim(key, wish(kind, 1, (0, 0), LockMode::Shared), &again, &mut granted));
+    let expected = [
+        (range(0, 1), LockMode::Shared),
+        (range(2, 3), LockMode::Exclusive),
+        (range(4, 5), LockMode::Shared),
+        (range(7, 7), LockMode::Exclusive),
+    ];
+    assert_eq!(table.held(key, owner(1)), expected);
+}

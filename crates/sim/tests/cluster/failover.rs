@@ -631,3 +631,76 @@ fn what_is_removed_while_a_group_is_away_goes_from_it_later() {
         });
     }
 }
+
+/// How much room a file has was asked of who led its group when the question began, for as long as the caller waits: `fallocate` on a mount stood
+/// still while its engine was away, though another one led long since.
+#[test]
+fn who_asks_for_room_asks_the_next_leader() {
+    for seed in seeds(3) {
+        with_two(seed, async |cluster, a, _| {
+            let (oid, leader) = object(&a, "RP_2G1");
+            let told = async || a.space_of(oid).await.map(|space| space.len());
+            assert_eq!(told().await.unwrap(), 1);
+            cluster.kill_engine(leader);
+            let told = told().await.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+            assert_eq!(told, 1, "seed {seed}");
+            assert_ne!(
+                a.pool()
+                    .map()
+                    .engine_of(a.layout(oid).unwrap().leader(0, &a.pool().map()).unwrap())
+                    .unwrap()
+                    .rank
+                    .0 as usize,
+                leader
+            );
+        });
+    }
+}
+
+/// Clients of one process share what they hold. One has taken a lock to the next leader; another, which has not heard of that one, gave it back where
+/// it was: the one who led before stood still for a while, knew of nothing and said that it was done. The next one had it locked for good.
+#[test]
+fn a_lock_is_given_back_where_another_client_has_taken_it() {
+    for seed in seeds(6) {
+        with_two(seed, async |cluster, a, b| {
+            let (oid, leader) = object(&a, "RP_2G1");
+            let options = a.client().options().clone();
+            let world = cluster.world();
+            let sibling = open(&Client::new(world.node("s"), "s".into(), options)).await;
+            let node = Cluster::engine_name(leader);
+            sibling.lock(oid, &whole_lock(1), None).await.unwrap();
+            a.lock(oid, &whole_lock(1), None).await.unwrap();
+            let net = SimNet::of(world);
+            (0..3).map(Cluster::engine_name).filter(|name| *name != node).for_each(|other| {
+                net.cut("s", &other);
+                net.cut(&node, &other);
+            });
+            world.pause(&node);
+            let next = || {
+                let map = a.pool().map();
+                let leader = a.layout(oid).unwrap().leader(0, &map);
+                leader.map(|leader| map.target(leader).unwrap().rank.0 as usize)
+            };
+            while next().is_none_or(|next| next == leader) {
+                a.client().env().sleep(Duration::from_millis(100)).await;
+            }
+            // It is there when others ask.
+            let refused = b.lock(oid, &whole_lock(2), None).await.unwrap_err().code;
+            assert_eq!(refused, Code::WouldBlock, "seed {seed}");
+            world.resume(&node);
+            let healed = async {
+                a.client().env().sleep(Duration::from_secs(5)).await;
+                (0..3).for_each(|rank| net.heal("s", &Cluster::engine_name(rank)));
+            };
+            let given_back = sibling.unlock(oid, LockKind::Posix, 1, LockRange::WHOLE);
+            let (given_back, ()) = futures_util::future::join(given_back, healed).await;
+            given_back.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+            let mut tries = 0;
+            while let Err(error) = b.lock(oid, &whole_lock(2), None).await {
+                tries += 1;
+                assert!(tries < 100, "seed {seed}: {error}");
+                b.client().env().sleep(Duration::from_millis(100)).await;
+            }
+        });
+    }
+}

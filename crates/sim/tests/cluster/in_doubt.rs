@@ -82,3 +82,60 @@ fn a_part_that_others_have_decided_is_not_dropped_by_who_may_lead() {
         }
     }
 }
+
+/// A key is held by a transaction that nobody can decide for a while, longer than one target of several is waited for at first. Its leader gave up
+/// when that time was over by its own clock, which was a moment before the client's: that was told to the caller, who had minutes left.
+#[test]
+fn who_meets_a_doubt_that_lasts_longer_than_a_try_waits_on() {
+    for seed in seeds(1) {
+        let longest = std::cell::Cell::new(Duration::ZERO);
+        for (at, is_first) in (4..8).flat_map(|at| [(at, false), (at, true)]) {
+            let cluster = Cluster::start(ClusterSpec { seed, engines: 4, targets: 1 }).unwrap();
+            for rank in 0..4 {
+                cluster.world().set_monotonic_gain(&Cluster::engine_name(rank), 500);
+            }
+            cluster.block_on(async {
+                let client = cluster.client("c");
+                let cont =
+                    cluster.container(&client, Durability::Wal, ContLayout::Plain).await.unwrap();
+                let (one, other) = (object(&cont, [0, LAST as u32]), object(&cont, [1, 2]));
+                for kv in [&one, &other] {
+                    kv.put(None, Cond::NONE, b"k", b"before").await.unwrap();
+                }
+                let env = client.env();
+                let parts = if is_first { [&one, &other] } else { [&other, &one] };
+                let commit = async {
+                    let tx = Tx::open(&cont, false);
+                    for kv in parts {
+                        kv.put(Some(&tx), Cond::NONE, b"k", b"after").await.unwrap();
+                    }
+                    // It may have lost to the one who looks.
+                    let _ = tx.commit().await;
+                };
+                let trouble = async {
+                    env.sleep(Duration::from_micros(100 * at)).await;
+                    cluster.kill_engine(1);
+                    cluster.kill_engine(2);
+                    env.sleep(Duration::from_secs(10)).await;
+                    cluster.start_engine(1).await.unwrap();
+                    cluster.start_engine(2).await.unwrap();
+                };
+                let look = async {
+                    env.sleep(Duration::from_secs(1)).await;
+                    let found = one.get(None, b"k").await.map(|_| ());
+                    longest.set(longest.get().max(env.now()));
+                    let put = one.put(None, Cond::NONE, b"k", b"last").await;
+                    found.and(put).unwrap_or_else(|error| panic!("seed {seed}, at {at}: {error}"));
+                };
+                futures_util::join!(commit, trouble, look);
+                // Either of the two that were under way may have come last.
+                let found = one.get(None, b"k").await.unwrap().unwrap();
+                assert!(
+                    [b"last".as_slice(), b"after"].contains(&&found[..]),
+                    "seed {seed}, at {at}"
+                );
+            });
+        }
+        assert!(longest.get() > Duration::from_secs(5), "seed {seed}: nobody met the doubt");
+    }
+}
