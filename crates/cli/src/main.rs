@@ -163,6 +163,7 @@ fn main() -> ExitCode {
         out: Output { json: cli.json || reporting, quiet: cli.quiet, shape },
         system: cli.system,
         timeout: patience.limit(),
+        timeout_said: cli.timeout.map(client::Patience::limit),
         snapshot: None,
     };
     let outcome = match &cli.noun {

@@ -20,6 +20,8 @@ pub struct Session {
     pub system: Option<String>,
     /// How long one operation may take, retries included.
     pub timeout: Duration,
+    /// The same, if `--timeout` said it.
+    pub timeout_said: Option<Duration>,
     /// What is mounted for reading is mounted as this snapshot shows it.
     pub snapshot: Option<SnapName>,
 }

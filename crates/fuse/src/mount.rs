@@ -60,7 +60,7 @@ fn volume_options(options: &Options, config: &Config) -> VolumeOptions {
         local_locks: !config.locks,
         posix_acl: config.posix_acl,
         keeps_atime: !config.mount.noatime && !config.mount.read_only,
-        timeout: options.timeout,
+        timeout: options.patience(),
         threads: config.thread_count(),
     }
 }

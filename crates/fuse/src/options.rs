@@ -20,8 +20,9 @@ pub struct Options {
     pub entry_timeout: Option<Duration>,
     /// How long it is good that a name does not exist.
     pub negative_timeout: Duration,
-    /// How long an operation may take, retries included, before it fails with `ETIMEDOUT`.
-    pub timeout: Duration,
+    /// How long an operation may take, retries included, before it fails with `ETIMEDOUT`; `None`: as the environment says, else
+    /// [`TIMEOUT_DEFAULT`].
+    pub timeout: Option<Duration>,
     /// Threads; 0: one per CPU, at most eight.
     pub threads: usize,
     /// How requests come from the kernel.
@@ -63,7 +64,7 @@ impl Default for Options {
             attr_timeout: None,
             entry_timeout: None,
             negative_timeout: Duration::ZERO,
-            timeout: Patience::from_env().map_or(TIMEOUT_DEFAULT, Patience::limit),
+            timeout: None,
             threads: 0,
             transport: Transport::Auto,
             read_only: false,
@@ -86,6 +87,12 @@ impl Default for Options {
 }
 
 impl Options {
+    /// How long an operation may take.
+    pub fn patience(&self) -> Duration {
+        let limit = self.timeout.or_else(|| Patience::from_env().map(Patience::limit));
+        limit.unwrap_or(TIMEOUT_DEFAULT)
+    }
+
     /// Takes a list of options separated by commas; later ones win. Options of `mount(8)` that
     /// say nothing about the file system (`_netdev`, `nofail`, `x-systemd.…`) are passed over.
     ///
@@ -142,11 +149,12 @@ impl Options {
             "patience" => {
                 let patience: Result<Patience> = value.parse();
                 let wanted = "'hard' or a number of seconds";
-                self.timeout = patience.map_err(|_| bad(name, value, wanted))?.limit();
+                self.timeout = Some(patience.map_err(|_| bad(name, value, wanted))?.limit());
             }
             "timeout" => {
-                self.timeout = seconds(name, value)?;
-                if self.timeout.is_zero() {
+                let timeout = seconds(name, value)?;
+                self.timeout = Some(timeout);
+                if timeout.is_zero() {
                     return Err(Error::inval("option timeout: operations need some time"));
                 }
             }
@@ -274,11 +282,11 @@ mod tests {
         let mut options = parsed(list).unwrap();
         assert!(options.read_only && options.nonempty);
         assert_eq!(options.allow_other, Some(true));
-        assert_eq!(options.timeout, Duration::from_secs(5));
+        assert_eq!(options.patience(), Duration::from_secs(5));
         options.apply("patience=hard").unwrap();
-        assert_eq!(Patience::of(options.timeout), Patience::Hard);
+        assert_eq!(Patience::of(options.patience()), Patience::Hard);
         options.apply("patience=2.5").unwrap();
-        assert_eq!(options.timeout, Duration::from_millis(2500));
+        assert_eq!(options.patience(), Duration::from_millis(2500));
         assert!(options.apply("patience=soft").unwrap_err().to_string().contains("hard"));
         assert_eq!((options.transport, options.threads), (Transport::Dev, 3));
         assert_eq!(options.policy().attr_ttl, Duration::from_millis(500));

@@ -139,7 +139,8 @@ impl MountArgs {
 
 /// Mounts; returns when the mount is ready, or in the foreground when it is gone.
 pub fn run(session: &Session, args: &MountArgs) -> Outcome {
-    let options = args.options()?;
+    let mut options = args.options()?;
+    options.timeout = options.timeout.or(session.timeout_said);
     let url = Url::parse(&args.url)?;
     if url.path != b"/" {
         return Err(Error::inval(format!(

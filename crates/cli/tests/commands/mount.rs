@@ -241,3 +241,20 @@ fn a_full_pool_is_no_space_and_leaves_room_to_remove() {
         system.ok(&["umount", point.str()]);
     }
 }
+
+/// `--timeout` is for every command; a mount waited as long as its options or the environment said.
+#[test]
+fn a_mount_waits_as_long_as_the_command_says() {
+    if !can_mount() {
+        return;
+    }
+    let system = System::with_home();
+    let point = Point::make(&system, "mnt");
+    let mut mount = system.command(&["--timeout", "2", "mount", "azk://tank/home", point.str()]);
+    let output = mount.args(["--cache", "none"]).env("AZEKURA_PATIENCE", "hard").output().unwrap();
+    assert!(output.status.success(), "{}", harness::all_text(&output));
+    fs::write(point.0.join("f"), "data").unwrap();
+    system.ok(&["down"]);
+    let error = fs::metadata(point.0.join("f")).unwrap_err().raw_os_error().unwrap();
+    assert!([libc::ETIMEDOUT, libc::EIO].contains(&error), "error {error}");
+}

@@ -79,7 +79,7 @@ impl System {
         let mut parsed = Options { threads: 2, transport: self.transport, ..Options::default() };
         parsed.apply(options).unwrap();
         let mut connect = self.local.options(false);
-        connect.timeout = parsed.timeout;
+        connect.timeout = parsed.patience();
         let read_only = parsed.read_only || parsed.snapshot.is_some();
         let mode = if read_only { OpenMode::ReadOnly } else { OpenMode::ReadWrite };
         let dfs = loop {
