@@ -20,6 +20,7 @@
 //! inline_bytes_max = "4KiB"             # smaller values go to index and log
 //! metadata_cache = "1GiB"               # memory for the index of each target
 //! data_cache_percent = 10               # of the machine's memory, for data read from devices
+//! write_queue_ms = 10                   # data devices get no more to write at a time than that takes; 0: no limit
 //! measure = "64MiB"                     # written and read to measure devices; 0: not
 //! measure_every_h = 24                  # again after so long, when nobody works; 0: not
 //!
@@ -139,6 +140,10 @@ pub struct StoreConfig {
     /// may take.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_cache_percent: Option<u32>,
+    /// The data devices of a target are given no more to write at a time than they write in so long, milliseconds, by what was measured
+    /// of them (default 10; 0: as much as there is).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub write_queue_ms: Option<u32>,
     /// What is written and read on each data device to measure it, ten seconds after the engine's first start there, for half a
     /// second at most (default 64MiB; 0: nothing is measured).
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -231,6 +236,8 @@ const MESSAGE_MEMORY_MIN: u64 = 64 << 20;
 const DATA_CACHE_PERCENT_DEFAULT: u32 = 10;
 /// ... and the most of it: the rest is for messages, the index, and whoever else is there.
 const DATA_CACHE_PERCENT_MAX: u32 = 80;
+/// More is no limit.
+const WRITE_QUEUE_MS_MAX: u32 = 10_000;
 /// Seconds without an answer after which an engine is down.
 const DOWN_AFTER_S: std::ops::RangeInclusive<u32> = 2..=86_400;
 const DOWN_AFTER_S_DEFAULT: u32 = 5;
@@ -277,6 +284,9 @@ impl EngineConfig {
             return Err(Error::inval(format!(
                 "data_cache_percent must be 0 to {DATA_CACHE_PERCENT_MAX}"
             )));
+        }
+        if self.store.write_queue_ms.is_some_and(|ms| ms > WRITE_QUEUE_MS_MAX) {
+            return Err(Error::inval(format!("write_queue_ms must be 0 to {WRITE_QUEUE_MS_MAX}")));
         }
         if self.message_memory() < MESSAGE_MEMORY_MIN {
             return Err(Error::inval("message_memory must be at least 64MiB"));
@@ -340,6 +350,12 @@ impl EngineConfig {
     /// Memory for the index of each target, bytes.
     pub fn metadata_cache(&self) -> u64 {
         self.store.metadata_cache.map_or(vos::METADATA_CACHE_DEFAULT, |bytes| bytes.0)
+    }
+
+    /// What data devices are given to write at a time takes them no longer than this; zero: there is no limit.
+    pub fn write_queue(&self) -> Duration {
+        let given = self.store.write_queue_ms.map(|ms| Duration::from_millis(ms.into()));
+        given.unwrap_or(vos::WRITE_QUEUE_DEFAULT)
     }
 
     /// Memory for messages, bytes.
@@ -549,6 +565,7 @@ mod tests {
         }
         bad("rebuild_after_s = 31536001\n[[target]]\ndevice = '/d'\n", &["31536000"]);
         bad("[store]\ndata_cache_percent = 81\n[[target]]\ndevice = '/d'\n", &["0 to 80"]);
+        bad("[store]\nwrite_queue_ms = 10001\n[[target]]\ndevice = '/d'\n", &["0 to 10000"]);
         bad("[store]\nmetadata_cache = 4096\n[[target]]\ndevice = '/d'\n", &["1MiB"]);
         bad("[store]\ninline_bytes_max = 'x'\n[[target]]\ndevice = '/d'\n", &["'x'", "line 3"]);
     }
@@ -595,6 +612,9 @@ mod tests {
         let mut config = config(3, 2);
         config.targets[1].cores = vec![0, 3];
         config.targets[1].rate_max = Some(Bytes(2 << 20));
+        assert_eq!(config.write_queue(), Duration::from_millis(10));
+        config.store.write_queue_ms = Some(0);
+        assert_eq!(config.write_queue(), Duration::ZERO);
         assert_eq!(config.inline_bytes_max(), 8192);
         let text = toml::to_string(&config).unwrap();
         assert_eq!(EngineConfig::parse(&text, "x").unwrap(), config);

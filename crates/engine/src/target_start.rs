@@ -49,6 +49,7 @@ impl Starter {
             metadata_cache: config.metadata_cache(),
             data_cache: config.data_cache() / config.targets.len() as u64,
             target_count: config.targets.len() as u32,
+            write_queue: config.write_queue(),
             bytes_per_s_max: config.targets[number].rate_max.map(|rate| rate.0),
         }
     }

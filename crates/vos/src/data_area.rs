@@ -12,6 +12,7 @@ use crate::data_cache::DataCache;
 use crate::loans::Lending;
 use crate::space::Space;
 use crate::unsynced::Unsynced;
+use crate::write_queue::WriteQueue;
 
 /// Where the data area is.
 pub(crate) enum Medium {
@@ -46,6 +47,8 @@ pub(crate) struct Core {
     pub aggregate: bool,
     pub activity: Activity,
     pub unsynced: Unsynced,
+    /// Of all shards of the target.
+    pub writes: WriteQueue,
 }
 
 /// Reads and updates that somebody waits for: background work yields while their count moves.

@@ -101,6 +101,7 @@ mod upkeep;
 mod versions;
 mod view;
 mod volume;
+mod write_queue;
 pub use figures::IndexStat;
 
 pub use fold::Foldable;
@@ -116,7 +117,7 @@ pub use scrub::{Holder, Scrubbed};
 pub use scrub_progress::ScrubProgress;
 pub use segments::{BulkSumsOwned, CodedPart, Segments};
 pub use shard::{PoolShard, PoolShardConfig};
-pub use store::{INLINE_BYTES_LIMIT, INLINE_BYTES_MIN, Store, StoreOptions};
+pub use store::{INLINE_BYTES_LIMIT, INLINE_BYTES_MIN, Store, StoreOptions, WRITE_QUEUE_DEFAULT};
 pub use summary::{Named, Summary};
 pub use sums::{BadMark, SumPolicy};
 pub use unsettled::{Unsettled, changed_places};

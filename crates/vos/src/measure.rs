@@ -105,6 +105,7 @@ impl Store {
     /// Keeps what was measured, in the place of what was before.
     pub async fn keep_measures(&self, measures: &Measures) -> Result<()> {
         let place = self.index_place();
+        self.limit_writes(Some(measures));
         let raw = sealed::seal(FACT_MAGIC, FACT_VERSION, measures);
         write_sealed(&place.disk, &place.root, FACT, &raw).await
     }

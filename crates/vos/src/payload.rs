@@ -268,24 +268,27 @@ impl Payload {
     pub async fn write(&mut self) -> Result<()> {
         let Medium::File(file) = &self.core.medium else { return Ok(()) };
         let Some(reservation) = &self.reservation else { return Ok(()) };
-        let mut writes = Vec::new();
+        let mut fulls = Vec::new();
         for piece in &mut self.pieces {
             if let Piece::Run { run, buf } = piece
                 && let Some(mut full) = buf.take()
             {
                 // Whole blocks: direct I/O takes nothing less; the rest of the last is zeros.
                 full.set_len(full.capacity());
-                writes.push(file.write_at(run.at, full));
+                fulls.push((run.at, full));
             }
         }
-        if writes.is_empty() {
+        if fulls.is_empty() {
             return Ok(());
         }
         // The task holds the reservation until the device is done, whoever waits.
         let done = Rc::new(RefCell::new((None::<Result<Vec<AlignedBuf>>>, None::<Waker>)));
         let (told, hold) = (done.clone(), reservation.clone());
         let (unsynced, keeps) = (self.core.unsynced.clone(), self.keeps);
+        let (file, queue) = (file.clone(), self.core.writes.clone());
         self.core.env.spawn(async move {
+            let turn = queue.turn(fulls.iter().map(|(_, full)| full.len() as u64).sum()).await;
+            let writes = fulls.into_iter().map(|(at, full)| file.write_at(at, full));
             let mut outcome = Ok(Vec::new());
             for (buf, result) in join_all(writes).await {
                 match (result, &mut outcome) {
@@ -294,7 +297,7 @@ impl Payload {
                     _ => {}
                 }
             }
-            drop(hold);
+            drop((hold, turn));
             unsynced.note();
             let waker = {
                 let mut state = told.borrow_mut();

@@ -17,11 +17,13 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::time::Duration;
 
 use env::{Disk, Env, File, OpenOptions, Room, Signal};
 use serde::{Deserialize, Serialize};
 use types::{Code, Durability, Error, PoolId, Result, limits};
 
+use wire::measure::Measures;
 use wire::store::{DeviceRole, DeviceStat};
 
 use crate::Lsn;
@@ -43,6 +45,7 @@ use crate::volume::paced::Pace;
 use crate::volume::stripe::{Striped, share_bytes};
 use crate::volume::tier::{self, Devices, Mode, Owner, Place, Places, random_id};
 use crate::volume::traffic::{self, Meter, Traffic};
+use crate::write_queue::{self, WriteQueue};
 
 const SHARD_MAGIC: [u8; 8] = *b"AZKSHARD";
 /// Version of the shard settings. 2: data on devices of its own, a log
@@ -93,12 +96,16 @@ pub struct StoreOptions {
     pub metadata_cache: u64,
     /// Most that is read and written of the devices, bytes a second; `None`: as much as they do.
     pub bytes_per_s_max: Option<u64>,
+    /// The devices are given no more data at a time than they write in so long; zero: as much as there is.
+    pub write_queue: Duration,
     /// Memory for data that were read from the devices, of all pools together, bytes.
     pub data_cache: u64,
     /// Targets of the engine: they share what a pool wants of an engine's data cache.
     pub target_count: u32,
 }
 
+/// [`StoreOptions::write_queue`] where nobody says anything: long enough that a device has the next write when one is done.
+pub const WRITE_QUEUE_DEFAULT: Duration = Duration::from_millis(10);
 /// Least [`StoreOptions::inline_bytes_max`].
 pub const INLINE_BYTES_MIN: u32 = 512;
 /// Most [`StoreOptions::inline_bytes_max`]: the index is memory, and a log record is whole.
@@ -113,6 +120,7 @@ impl Default for StoreOptions {
             discard: None,
             metadata_cache: METADATA_CACHE_DEFAULT,
             bytes_per_s_max: None,
+            write_queue: WRITE_QUEUE_DEFAULT,
             data_cache: 0,
             target_count: 1,
         }
@@ -132,6 +140,7 @@ pub struct Store {
     /// Shards on the devices; with the handle when open.
     shards: RefCell<BTreeMap<PoolId, Option<Rc<PoolShard>>>>,
     meter: Option<Rc<Meter>>,
+    writes: WriteQueue,
     /// One change of the set of shards at a time.
     changing: Cell<bool>,
     /// One is over.
@@ -171,7 +180,15 @@ impl Store {
         let pace = options.bytes_per_s_max.map(|rate| Pace::new(env, rate));
         let disk = traffic::metered(env.disk(), &meter, pace);
         let places = tier::open(env, &disk, devices, Mode::Serve(options.owner)).await?;
-        Store::open_on(env, places, Some(meter), options).await
+        let store = Store::open_on(env, places, Some(meter), options).await?;
+        store.limit_writes(store.measures().await.as_ref());
+        Ok(store)
+    }
+
+    /// From now on the devices are known to be so fast.
+    pub(crate) fn limit_writes(&self, known: Option<&Measures>) {
+        let StoreOptions { write_queue, bytes_per_s_max, .. } = self.options;
+        self.writes.set_limit(write_queue::limit_bytes(write_queue, bytes_per_s_max, known));
     }
 
     /// Opens a store for a tool, on a disk of the tool's choice: it must be there, whoever owns
@@ -214,6 +231,7 @@ impl Store {
             options,
             shards: RefCell::new(shards),
             meter,
+            writes: WriteQueue::default(),
             changing: Cell::new(false),
             changed: Signal::default(),
         }))
@@ -413,6 +431,7 @@ impl Store {
             aggregate: self.options.aggregate,
             activity: Activity::default(),
             unsynced: Unsynced::default(),
+            writes: self.writes.clone(),
         });
         let made = incarnation_of(&identity);
         Ok(PoolShard::new(
@@ -466,6 +485,7 @@ impl Store {
             aggregate: self.options.aggregate,
             activity: Activity::default(),
             unsynced: Unsynced::default(),
+            writes: self.writes.clone(),
         });
         let wal = Wal::open(
             &self.env,

@@ -89,6 +89,13 @@ pub const KEYS: &[Key] = &[
     key("store", "discard", "true, false", "block devices only", "tell data devices what is free"),
     key("store", "metadata_cache", "size, from 1MiB", "1GiB", "memory for the index of a target"),
     key("store", "data_cache_percent", "0 to 80", "10", "of memory, for data read from devices"),
+    key(
+        "store",
+        "write_queue_ms",
+        "0 to 10000",
+        "10",
+        "what devices get to write at a time; 0: all",
+    ),
     key("store", "measure", "size", "64MiB", "written and read to measure devices; 0: not"),
     key("store", "measure_every_h", "hours", "24", "again, when nobody works; 0: not"),
     key("target", "device", "directory, device", "-", "everything on one; or 'scm' and 'nvme'"),

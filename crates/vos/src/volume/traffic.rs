@@ -13,7 +13,7 @@ use std::time::Duration;
 use types::Result;
 
 /// Transfers from this size on are large, bytes.
-const LARGE_BYTES: usize = 64 << 10;
+pub(crate) const LARGE_BYTES: usize = 64 << 10;
 
 /// What was done since the store was opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

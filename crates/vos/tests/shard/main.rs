@@ -31,3 +31,4 @@ mod tiers;
 mod tx;
 mod units;
 mod versions;
+mod writes;
