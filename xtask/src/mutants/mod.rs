@@ -7,6 +7,7 @@
 mod healing;
 mod leases;
 mod member_reads;
+mod next_leader;
 mod run;
 mod transactions;
 
@@ -44,7 +45,8 @@ const SWARM: Test =
 
 fn all() -> impl Iterator<Item = &'static Mutant> {
     let members = leases::MUTANTS.iter().chain(member_reads::MUTANTS);
-    transactions::MUTANTS.iter().chain(healing::MUTANTS).chain(members)
+    let others = next_leader::MUTANTS.iter().chain(members);
+    transactions::MUTANTS.iter().chain(healing::MUTANTS).chain(others)
 }
 
 /// The mutants, for people: name, defect, and the test that must find it.

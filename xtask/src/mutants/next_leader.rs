@@ -1,0 +1,56 @@
+//! Defects of clients whose group is led by another one than when they began to ask, and of what devices are given to write.
+
+use super::{Edit, Mutant, Test};
+
+/// A test of simulated clusters.
+const fn cluster(filter: &'static str) -> Test {
+    Test { package: "sim", program: "cluster", filter, env: &[] }
+}
+
+pub(super) const MUTANTS: &[Mutant] = &[
+    Mutant {
+        name: "room-of-who-led",
+        what: "who asks for room waits for the one who led when he began",
+        edits: &[Edit {
+            path: "crates/client/src/leader.rs",
+            from: "            if !is_alone() {\n                attempt.route(version);\n",
+            to: "            if ask.may_take_long {\n                attempt.route(version);\n",
+        }],
+        found_by: cluster("failover::who_asks_for_room_asks_the_next_leader"),
+    },
+    Mutant {
+        name: "given-back-where-it-was",
+        what: "a lock that another client of the process has taken to the next leader is given back at the one before",
+        edits: &[Edit {
+            path: "crates/client/src/leader.rs",
+            from: "        while state.map_version() < ask.since && !attempt.is_over(client) {\n",
+            to: "        while state.map_version() > ask.since && attempt.is_over(client) {\n",
+        }],
+        found_by: cluster("failover::a_lock_is_given_back_where_another_client_has_taken_it"),
+    },
+    Mutant {
+        name: "a-try-is-all",
+        what: "a leader whose time for one try is over ends the caller's patience",
+        edits: &[Edit {
+            path: "crates/client/src/target.rs",
+            from: "                            Code::TimedOut if attempt.try_time.is_some() => {\n",
+            to: "                            Code::TimedOut if attempt.try_time.is_none() => {\n",
+        }],
+        found_by: cluster("in_doubt::who_meets_a_doubt_that_lasts_longer_than_a_try_waits_on"),
+    },
+    Mutant {
+        name: "everything-at-once",
+        what: "devices are given all that there is to write",
+        edits: &[Edit {
+            path: "crates/vos/src/write_queue.rs",
+            from: "        self.limit == 0 || self.under_way == 0",
+            to: "        self.limit != 1 || self.under_way == 0",
+        }],
+        found_by: Test {
+            package: "vos",
+            program: "shard",
+            filter: "writes::small_writes_do_not_wait_for_all_large_ones_before_them",
+            env: &[],
+        },
+    },
+];
