@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# beside.sh COMMAND OTHER...: runs OTHER, and COMMAND (one word, for bash) with what OTHER leaves idle. What COMMAND says is shown when both have ended; fails when one of them does.
+# beside.sh COMMAND OTHER...: runs OTHER and COMMAND (one word, for bash) at the same time. What COMMAND says is shown when both have ended; fails when one of them does.
+# COMMAND is not made nice: under Linux 6.18 nice programs that compute for minutes kept others, and the kernel's own work, from a processor for as long.
 set -euo pipefail
 
 said=$(mktemp)
 trap 'rm -f "$said"' EXIT
-nice -n 10 bash -c "$1" >"$said" 2>&1 &
+bash -c "$1" >"$said" 2>&1 &
 beside=$!
 shift
 # Whoever ends this ends both.
