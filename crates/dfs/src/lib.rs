@@ -36,6 +36,7 @@ pub mod layout;
 pub mod layout_attr;
 mod link;
 mod lock;
+mod many;
 pub mod migrate;
 mod nameless;
 mod node;

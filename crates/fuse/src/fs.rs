@@ -12,6 +12,7 @@
 //! - No object is taken for another that has its name now: what lost its name is `ESTALE`, and
 //!   the kernel looks the path up again.
 
+mod ahead;
 mod attributes;
 pub mod cache;
 mod caller;

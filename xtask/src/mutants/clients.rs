@@ -1,4 +1,5 @@
-//! Defects of clients whose group is led by another one than when they began to ask, and of what devices are given to write.
+//! Defects of clients: of those whose group is led by another one than when they began to ask, and of mounts that ask ahead; and of what devices are given
+//! to write.
 
 use super::{Edit, Mutant, Test};
 
@@ -50,6 +51,21 @@ pub(super) const MUTANTS: &[Mutant] = &[
             package: "vos",
             program: "shard",
             filter: "writes::small_writes_do_not_wait_for_all_large_ones_before_them",
+            env: &[],
+        },
+    },
+    Mutant {
+        name: "told-as-it-was-ahead",
+        what: "a mount tells what it has asked for ahead of a file that it has written since",
+        edits: &[Edit {
+            path: "crates/fuse/src/fs/ahead.rs",
+            from: "        && table.unchanged_since(",
+            to: "        && table.get(0).is_none() | table.unchanged_since(",
+        }],
+        found_by: Test {
+            package: "fuse",
+            program: "mounts",
+            filter: "ahead::what_this_mount_does_is_seen_whoever_looked_ahead",
             env: &[],
         },
     },

@@ -4,10 +4,10 @@
 //! ([`SWARM`]), or one of the story that the mutant would break. A text that is not found once is an error, and a test says so
 //! before anybody runs this.
 
+mod clients;
 mod healing;
 mod leases;
 mod member_reads;
-mod next_leader;
 mod run;
 mod transactions;
 
@@ -45,7 +45,7 @@ const SWARM: Test =
 
 fn all() -> impl Iterator<Item = &'static Mutant> {
     let members = leases::MUTANTS.iter().chain(member_reads::MUTANTS);
-    let others = next_leader::MUTANTS.iter().chain(members);
+    let others = clients::MUTANTS.iter().chain(members);
     transactions::MUTANTS.iter().chain(healing::MUTANTS).chain(others)
 }
 

@@ -3,13 +3,16 @@
 //! Invariant: a change of a directory's names is noted before it begins and after it ended, so
 //! that a listing read in between never brings a removed name back.
 
+use super::ahead::{Known, LIFE, Look};
 use super::fault::{Answer, Fault};
 use super::table::Inode;
+use super::volume::VolumeOptions;
 use super::worker::Worker;
 use dfs::{Dfs, FileKind, NodeKind, Obj, RenameFlags};
 use fuselow::{Entry, NewNode, NodeId, Rename, Request};
 use std::sync::Arc;
-use types::{Code, Oid, Result};
+use std::time::Duration;
+use types::{Code, Key, Oid, Result};
 
 impl Worker {
     /// Finds a name. `.` and `..` are asked for on behalf of a server of other protocols that
@@ -24,6 +27,17 @@ impl Worker {
             return self.lookup_known(&*self.inode(NodeId(above.lo))?).await;
         }
         let as_of = self.volume.table.now();
+        if let Some(life) = self.life_ahead() {
+            let (table, now_ns) = (&self.volume.table, self.env().wall_ns());
+            let known = match self.volume.ahead.look(&dir, name, table, (now_ns, life)) {
+                Look::Known(known) => Some(*known),
+                Look::Together(names) => Box::pin(self.look_up_together(req, &dir, &names)).await,
+                Look::Alone => None,
+            };
+            if let Some(known) = known {
+                return Ok(self.told_ahead(&known));
+            }
+        }
         match self.dfs_for(req).lookup_stat(&self.named(&dir), name).await {
             Ok((obj, stat)) => Ok(self.looked_up(&obj.share(), as_of, &stat)),
             Err(error) if error.code == Code::NonExist => {
@@ -32,6 +46,38 @@ impl Worker {
             }
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// How long what was looked up ahead is good; `None`: nothing is. Where the kernel may keep names and attributes, and checks permissions itself, it
+    /// does not matter who asked for them, nor when, within that.
+    fn life_ahead(&self) -> Option<Duration> {
+        let VolumeOptions { policy, kernel_checks, .. } = &self.volume.options;
+        let life = policy.entry_ttl.min(policy.attr_ttl).min(LIFE);
+        (*kernel_checks && !life.is_zero()).then_some(life)
+    }
+
+    /// Asks for names that are likely to be looked up next, together with the first of them; what that is. What goes wrong goes wrong again
+    /// when it is asked for alone.
+    async fn look_up_together(&self, req: &Request, dir: &Inode, names: &[Key]) -> Option<Known> {
+        let begun = (self.volume.table.now(), self.env().wall_ns());
+        let (dfs, at) = (self.dfs_for(req), self.named(dir));
+        // Whoever waits for one awake has its answer sooner than whoever is woken for a question that needs none.
+        let found = match dfs.is_near(&at) {
+            true => Vec::new(),
+            false => dfs.lookup_together(&at, names).await.ok()?,
+        };
+        self.volume.ahead.found(dir.number(), names.first()?, found, begun)
+    }
+
+    /// What was looked up a moment ago, for the kernel; it may keep it for less by that.
+    fn told_ahead(&self, known: &Known) -> Entry {
+        let table = &self.volume.table;
+        let inode = table.looked_up(&known.shared, known.as_of, known.asked_ns);
+        let age = Duration::from_nanos(self.env().wall_ns().saturating_sub(known.asked_ns));
+        let entry = self.entry(&inode, &known.stat);
+        let (attr_ttl, entry_ttl) =
+            (entry.attr_ttl.saturating_sub(age), entry.entry_ttl.saturating_sub(age));
+        Entry { attr_ttl, entry_ttl, ..entry }
     }
 
     async fn lookup_known(&self, inode: &Inode) -> Answer<Entry> {

@@ -288,6 +288,8 @@ pub struct Table {
     shards: [Mutex<HashMap<u64, Known>>; SHARDS],
     root: Arc<Inode>,
     clock: AtomicU64,
+    /// The last change of nodes that are here no more.
+    forgotten: AtomicU64,
 }
 
 impl Table {
@@ -297,6 +299,7 @@ impl Table {
             shards: std::array::from_fn(|_| Mutex::default()),
             root: Arc::new(Inode::new(root)),
             clock: AtomicU64::new(1),
+            forgotten: AtomicU64::new(0),
         }
     }
 
@@ -320,6 +323,14 @@ impl Table {
             return Some(self.root.clone());
         }
         self.shard(number).lock().get(&number).map(|known| known.inode.clone())
+    }
+
+    /// True when an object, whether or not it is known here, did not change through this mount since `as_of`.
+    pub fn unchanged_since(&self, number: u64, as_of: u64) -> bool {
+        match self.get(number) {
+            Some(inode) => inode.unchanged_since(as_of),
+            None => self.forgotten.load(Ordering::SeqCst) <= as_of,
+        }
     }
 
     /// The node of what was looked up before `now_ns` by somebody who began at `as_of`.
@@ -351,6 +362,9 @@ impl Table {
         known.lookups = known.lookups.saturating_sub(lookups);
         if known.lookups == 0 {
             let gone = shard.remove(&number);
+            let changed = gone.as_ref().map_or(0, |known| known.inode.state.lock().changed);
+            // Before anybody can find it missing.
+            self.forgotten.fetch_max(changed, Ordering::SeqCst);
             drop(shard);
             drop(gone);
         }

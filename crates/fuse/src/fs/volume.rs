@@ -1,5 +1,6 @@
 //! What all threads of a mount share.
 
+use super::ahead::Ahead;
 use super::cache::CachePolicy;
 use super::files::Files;
 use super::mail::{Letters, Mail};
@@ -35,6 +36,7 @@ pub struct VolumeOptions {
 pub struct Volume {
     pub(super) options: VolumeOptions,
     pub(super) table: Table,
+    pub(super) ahead: Ahead,
     pub(super) files: Files,
     pub(super) mail: Mail,
     letters: Mutex<Vec<Option<Letters>>>,
@@ -65,6 +67,7 @@ impl Volume {
         let (mail, letters) = Mail::new(options.threads);
         Ok(Volume {
             table: Table::new(root.share()),
+            ahead: Ahead::default(),
             files: Files::default(),
             mail,
             letters: Mutex::new(letters.into_iter().map(Some).collect()),

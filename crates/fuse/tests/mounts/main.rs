@@ -1,6 +1,7 @@
 //! Mounts of systems in this process, a module for each thing that they must do. One program: engines and a client would be compiled into
 //! each of eight.
 
+mod ahead;
 mod calls;
 mod coherence;
 mod outages;

@@ -25,6 +25,8 @@ pub struct System {
     client: Client,
     /// How mounts of it get requests from the kernel.
     pub transport: Transport,
+    /// Mounts reach it as one that is elsewhere.
+    pub is_far: bool,
 }
 
 /// False, said loudly, where nothing can be mounted.
@@ -53,7 +55,7 @@ impl System {
         let client = local.client(false).unwrap();
         let cont = local.container(&client, durability, ContLayout::Posix).unwrap();
         client.block_on(Dfs::format(&cont, &FormatOptions::default())).unwrap();
-        System { local, cont: Some(cont), client, transport: Transport::Auto }
+        System { local, cont: Some(cont), client, transport: Transport::Auto, is_far: false }
     }
 
     /// The file system as a program sees it that uses the library.
@@ -78,7 +80,7 @@ impl System {
         let dir = tempfile::tempdir().unwrap();
         let mut parsed = Options { threads: 2, transport: self.transport, ..Options::default() };
         parsed.apply(options).unwrap();
-        let mut connect = self.local.options(false);
+        let mut connect = self.local.options(self.is_far);
         connect.timeout = parsed.patience();
         let read_only = parsed.read_only || parsed.snapshot.is_some();
         let mode = if read_only { OpenMode::ReadOnly } else { OpenMode::ReadWrite };
