@@ -102,7 +102,7 @@ impl Report {
         if at_work > cpus {
             all.push(match experiment {
                 Experiment::Devices => format!(
-                    "{cpus} processors here: devices are made slow ({} MiB/s each), so that they and not the processors are the limit; no network stops reads. Processes write one file in step: without a limit they all wait for the same device, then for the next",
+                    "{cpus} processors here: devices are made slow ({} MiB/s each), so that they and not the processors are the limit; no network stops reads",
                     self.options.device_rate_max >> 20
                 ),
                 _ => format!(
