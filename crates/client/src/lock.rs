@@ -86,6 +86,8 @@ struct Book {
     /// This process, as targets know it; 0: not chosen yet.
     holder: u64,
     held: HashMap<Key, Entry>,
+    /// Ranges that are being asked for: a target may have given them already.
+    asked: HashMap<Key, Vec<LockRange>>,
     /// Owners that other processes have, too.
     shared: HashSet<u64>,
 }
@@ -103,6 +105,27 @@ pub(crate) struct Moved {
     pub from: TargetId,
     pub to: TargetId,
     pub handle: (PoolId, ContId, Unit),
+}
+
+/// See [`LockBook::asking`].
+struct Asking<'a> {
+    book: &'a LockBook,
+    key: Key,
+    range: LockRange,
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        let asked = &mut self.book.lock().asked;
+        if let Some(ranges) = asked.get_mut(&self.key) {
+            if let Some(at) = ranges.iter().position(|range| *range == self.range) {
+                ranges.swap_remove(at);
+            }
+            if ranges.is_empty() {
+                asked.remove(&self.key);
+            }
+        }
+    }
 }
 
 struct Entry {
@@ -145,6 +168,12 @@ impl LockBook {
 
     fn is_shared(&self, owner: u64) -> bool {
         self.lock().shared.contains(&owner)
+    }
+
+    /// A range is being asked for, as long as the answer lives.
+    fn asking(&self, key: Key, range: LockRange) -> Asking<'_> {
+        self.lock().asked.entry(key).or_default().push(range);
+        Asking { book: self, key, range }
     }
 
     fn granted(&self, key: Key, target: TargetId, client: ClientId, ask: &LockAsk) {
@@ -259,7 +288,8 @@ impl LockBook {
         moved
     }
 
-    /// After locks were taken again: notices that give back what was given back through another client meanwhile.
+    /// After locks were taken again: notices that give back what was given back through another client meanwhile, and is not asked for
+    /// again.
     pub(crate) fn given_back(&self, request: &LockRequest) -> Vec<Notice> {
         let &LockRequest { pool, cont, unit, kind, owner, .. } = request;
         let LockOp::Reclaim { locks, .. } = &request.op else { return Vec::new() };
@@ -267,9 +297,11 @@ impl LockBook {
         for (range, mode) in locks {
             gone.set(*range, *mode);
         }
-        if let Some(entry) = self.lock().held.get(&(pool, cont, unit, kind.space(), owner.id)) {
+        let (book, key) = (self.lock(), (pool, cont, unit, kind.space(), owner.id));
+        if let Some(entry) = book.held.get(&key) {
             entry.ranges.iter().for_each(|(range, _)| gone.clear(range));
         }
+        book.asked.get(&key).into_iter().flatten().for_each(|range| gone.clear(*range));
         let leave = |(range, _)| Notice::LockLeave {
             pool,
             cont,
@@ -366,6 +398,8 @@ impl Container {
         book.check_lost(&key)?;
         let wait = ask.wait.then(|| self.client().next_request());
         let op = LockOp::Set { range: ask.range, mode: ask.mode, pid: ask.pid, wait };
+        // Until it is written down as held, or will not be.
+        let _asking = book.asking(key, ask.range);
         self.learn(oid).await;
         let target = &Cell::new(self.layout(oid)?.home());
         loop {
@@ -545,7 +579,12 @@ mod tests {
             notices.into_iter().map(range).collect()
         };
         assert_eq!(gone(book.given_back(request)), [range(5, 9), range(20, 24)]);
+        // What is asked for again may be held already, for all that is known.
+        let asking = book.asking(key, range(0, 6));
+        assert_eq!(gone(book.given_back(request)), [range(7, 9), range(20, 24)]);
+        drop(asking);
         book.cleared(key, LockRange::WHOLE);
         assert_eq!(gone(book.given_back(request)), [range(0, 9), range(20, 29)]);
+        assert!(book.lock().asked.is_empty());
     }
 }
