@@ -118,7 +118,7 @@ mod tests {
          [catalog]\nkind = 'etcd'\nendpoints = ['http://h:2379']\nprefix = 'p'\nca = '/ca'\ncert = '/c'\n\
          key = '/k'\nuser = 'u'\npassword_file = '/p'\n\
          [metrics]\nlisten = '127.0.0.1:1'\ninsecure = true\n\
-         [store]\ninline_bytes_max = '8KiB'\naggregation = true\ndiscard = true\nmetadata_cache = '1GiB'\ndata_cache_percent = 5\nmeasure = '1MiB'\nmeasure_every_h = 1\n\
+         [store]\ninline_bytes_max = '8KiB'\naggregation = true\ndiscard = true\nmetadata_cache = '1GiB'\ndata_cache_percent = 5\nmeasure = '1MiB'\nmeasure_every_h = 1\nwrite_queue_ms = 5\n\
          nvme = ['/n1']\n[[target]]\nscm = '/s'\ncores = [1]\nrate_max = '1MiB'\n",
         "dir = '/a'\n[[target]]\ndevice = '/d'\n[[target]]\nscm = '/s'\nnvme = ['/n']\n",
     ];
