@@ -45,7 +45,7 @@ use crate::volume::paced::Pace;
 use crate::volume::stripe::{Striped, share_bytes};
 use crate::volume::tier::{self, Devices, Mode, Owner, Place, Places, random_id};
 use crate::volume::traffic::{self, Meter, Traffic};
-use crate::write_queue::{self, WriteQueue};
+use crate::write_queue::{Limit, WriteQueue};
 
 const SHARD_MAGIC: [u8; 8] = *b"AZKSHARD";
 /// Version of the shard settings. 2: data on devices of its own, a log
@@ -188,7 +188,7 @@ impl Store {
     /// From now on the devices are known to be so fast.
     pub(crate) fn limit_writes(&self, known: Option<&Measures>) {
         let StoreOptions { write_queue, bytes_per_s_max, .. } = self.options;
-        self.writes.set_limit(write_queue::limit_bytes(write_queue, bytes_per_s_max, known));
+        self.writes.set_limit(Limit::of(write_queue, bytes_per_s_max, known));
     }
 
     /// Opens a store for a tool, on a disk of the tool's choice: it must be there, whoever owns
@@ -231,7 +231,7 @@ impl Store {
             options,
             shards: RefCell::new(shards),
             meter,
-            writes: WriteQueue::default(),
+            writes: WriteQueue::new(env),
             changing: Cell::new(false),
             changed: Signal::default(),
         }))

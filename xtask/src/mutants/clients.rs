@@ -44,8 +44,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         what: "devices are given all that there is to write",
         edits: &[Edit {
             path: "crates/vos/src/write_queue.rs",
-            from: "        self.limit == 0 || self.under_way == 0",
-            to: "        self.limit != 1 || self.under_way == 0",
+            from: "        limit == 0 || self.under_way == 0",
+            to: "        limit != 1 || self.under_way == 0",
         }],
         found_by: Test {
             package: "vos",
