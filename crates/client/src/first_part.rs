@@ -69,6 +69,49 @@ impl Container {
         oid.first_part_bytes().is_none() || self.marks().borrow().has(oid)
     }
 
+    /// What the first units of progressive arrays know, by one request to each target that has some of them: all that there is to know of those without
+    /// a mark. `None` for those with one, and for arrays of other classes.
+    pub async fn tails_of_first(&self, oids: &[Oid]) -> Result<Vec<Option<Tail>>> {
+        let mut places = Vec::with_capacity(oids.len());
+        for (at, oid) in oids.iter().enumerate().filter(|(_, oid)| !self.may_reach_beyond(**oid)) {
+            self.learn(*oid).await;
+            places.push((oid.first_unit(), at));
+        }
+        let asked = self.lots(places)?.into_iter().map(|lot| async move {
+            let mut batch = self.batch();
+            for (unit, _) in &lot {
+                batch.op_of_unit(fetch_mark(unit.object));
+                batch.op_of_unit(Op::Stat { unit: *unit });
+            }
+            batch.may_ask_members();
+            let result = batch.run().await?;
+            let mut told = Vec::with_capacity(lot.len());
+            let mut replies = result.replies()?.into_iter();
+            for (unit, at) in lot {
+                let has_mark = is_marked(replies.next().as_ref())?;
+                if has_mark {
+                    self.note_mark(unit.object);
+                }
+                match replies.next() {
+                    Some(OpReply::Stat(_)) if has_mark => {}
+                    Some(OpReply::Stat(stat)) => told.push((at, stat.tail)),
+                    _ => {
+                        return Err(Error::new(
+                            Code::Proto,
+                            "a target gave an answer of the wrong kind",
+                        ));
+                    }
+                }
+            }
+            Ok::<_, Error>(told)
+        });
+        let mut tails = vec![None; oids.len()];
+        for (at, tail) in try_join_all(asked).await?.into_iter().flatten() {
+            tails[at] = Some(tail);
+        }
+        Ok(tails)
+    }
+
     pub(crate) fn note_mark(&self, oid: Oid) {
         self.marks().borrow_mut().add(oid);
     }

@@ -20,11 +20,6 @@ pub(crate) struct LedAsk<'a> {
 }
 
 impl Container {
-    /// True when the target that leads a group is reached through memory that it shares with this client: a question costs little.
-    pub fn is_near(&self, unit: Unit) -> bool {
-        self.target_of(unit).is_ok_and(|target| self.client().target(target).shares_memory())
-    }
-
     /// Asks the target that leads a group, and whoever leads it next, until the client's timeout; notes in `asked` which one.
     pub(crate) async fn ask_leader(
         &self,

@@ -123,11 +123,6 @@ impl TargetLink {
         self.is_short.get()
     }
 
-    /// True when it is reached through memory that it shares; false while there is no connection.
-    pub fn shares_memory(&self) -> bool {
-        self.conn.borrow().as_ref().is_some_and(Conn::shares_memory)
-    }
-
     /// Sends a request and waits for its answer, over reconnects and map changes, until the
     /// client's timeout. The body of the answer begins after the `Ok` tag.
     pub async fn ask(&self, client: &Client, pool: &PoolState, ask: Ask<'_, '_>) -> Result<Answer> {

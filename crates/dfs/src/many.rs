@@ -11,18 +11,13 @@ use crate::share::SharedObj;
 use async_recursion::async_recursion as boxed;
 use futures_util::future::try_join_all;
 use types::limits::check_name;
-use types::{Error, Key, Result};
+use types::{Error, Key, Oid, Result};
 use wire::obj::{Op, Tail};
 
 impl Dfs {
-    /// True when a question about a name of a directory costs little: an engine of this machine answers, as far as is known.
-    pub fn is_near(&self, dir: &Obj) -> bool {
-        self.shared.cont.is_near(dir.oid().first_unit())
-    }
-
-    /// What these names of a directory stand for, with attributes, by one request to each target that holds some of them: of those whose entry
-    /// tells all that there is to tell, which are files of one name with their data beside it, links and the like. Others are left out, as are
-    /// names that are not there. In no order.
+    /// What these names of a directory stand for, with attributes, by one request to each target that holds some of them, and
+    /// another one where files are elsewhere than their entries: files of one name of which one target knows all there is to tell, links and the like. Others are
+    /// left out, as are names that are not there. In no order.
     #[boxed(?Send)]
     pub async fn lookup_together(
         &self,
@@ -51,23 +46,32 @@ impl Dfs {
             }
             Ok::<_, Error>(told)
         });
-        let found = try_join_all(asked).await?.into_iter().flatten();
-        let told = found.filter_map(|(name, found)| {
+        let mut found: Vec<(Key, Found)> =
+            try_join_all(asked).await?.into_iter().flatten().collect();
+        found.retain(|(_, found)| {
             let inode = found.inode;
-            let is_being_brought_back = || shared.returns.borrow().pending(inode.oid).is_some();
-            if inode.hard || found.needs_shards() || is_being_brought_back() {
-                return None;
-            }
-            let tail = found.tail.filter(|_| inode.is_regular()).unwrap_or_default();
-            let tail = match inode.is_regular() {
-                true => Tail { end: shared.array(&inode).size_from_tail(&tail), ..tail },
-                false => tail,
-            };
-            let tail = Tail { epoch: shared.data_epoch(&found, &tail), ..tail };
-            let stat = stat_from(&found, &Told { tail, ..Told::empty() });
-            let location = Location { parent: oid, name: name.clone() };
-            Some((name, SharedObj::new(location, inode, OpenFlags::PATH), stat))
+            !inode.hard && !inode.is_dir() && shared.returns.borrow().pending(inode.oid).is_none()
         });
+        let mut elsewhere: Vec<&mut Found> =
+            found.iter_mut().map(|(_, found)| found).filter(|found| found.needs_shards()).collect();
+        if !elsewhere.is_empty() {
+            let oids: Vec<Oid> = elsewhere.iter().map(|found| found.inode.oid).collect();
+            let tails = shared.cont.tails_of_first(&oids).await?;
+            elsewhere.iter_mut().zip(tails).for_each(|(found, tail)| found.tail = tail);
+        }
+        let told =
+            found.into_iter().filter(|(_, found)| !found.needs_shards()).map(|(name, found)| {
+                let inode = found.inode;
+                let tail = found.tail.filter(|_| inode.is_regular()).unwrap_or_default();
+                let tail = match inode.is_regular() {
+                    true => Tail { end: shared.array(&inode).size_from_tail(&tail), ..tail },
+                    false => tail,
+                };
+                let tail = Tail { epoch: shared.data_epoch(&found, &tail), ..tail };
+                let stat = stat_from(&found, &Told { tail, ..Told::empty() });
+                let location = Location { parent: oid, name: name.clone() };
+                (name, SharedObj::new(location, inode, OpenFlags::PATH), stat)
+            });
         Ok(told.collect())
     }
 }

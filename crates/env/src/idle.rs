@@ -16,7 +16,8 @@
 //!   threads: such a peer runs only once we sleep. A yield that takes longer than [`YIELD_MAX`]
 //!   shows the one, a spin in vain before a sleep shorter than [`SLEEP_SHORT`] that a peer ends the
 //!   other. Then the next few waits sleep at once, and more of them each time it happens again before
-//!   [`SPINS_WELL`] spins have gone well.
+//!   [`SPINS_WELL`] spins have gone well. Not many more of them for the other: who comes when we sleep may
+//!   come because we do, as the kernel wakes programs where a core is idle.
 //!
 //! Who yields and gets the core back at once has it to itself: the next [`TURNS_ALONE`] turns look
 //! without yielding.
@@ -38,9 +39,11 @@ const YIELD_ALONE: Duration = Duration::from_micros(1);
 const TURNS_ALONE: u32 = 6;
 /// Who comes this soon after we fell asleep has waited for our core.
 const SLEEP_SHORT: Duration = Duration::from_micros(50);
-/// Waits without a spin after a bad one: the first time, and where doubling ends.
+/// Waits without a spin after a bad one: the first time, and where doubling ends for spins that gave a core away, and for those before a short
+/// sleep.
 const HOLD_OFF_MIN: u32 = 4;
 const HOLD_OFF_MAX: u32 = 1024;
+const HOLD_OFF_SHORT_MAX: u32 = 8;
 /// Good spins that halve the next penalty.
 const SPINS_WELL: u32 = 4;
 
@@ -59,14 +62,39 @@ pub(crate) enum Found {
     Task,
 }
 
+/// How many waits sleep at once after the next bad spin of a kind.
+struct Penalty {
+    waits: Cell<u32>,
+    waits_max: u32,
+}
+
+impl Penalty {
+    fn new(waits_max: u32) -> Penalty {
+        Penalty { waits: Cell::new(HOLD_OFF_MIN), waits_max }
+    }
+
+    /// As many as it is now; twice as many next time.
+    fn take(&self) -> u32 {
+        let waits = self.waits.get();
+        self.waits.set((waits * 2).min(self.waits_max));
+        waits
+    }
+
+    fn halve(&self) {
+        self.waits.set((self.waits.get() / 2).max(HOLD_OFF_MIN));
+    }
+}
+
 /// Estimates of this thread, from its waits before.
 pub(crate) struct Idle {
     spin: Cell<Duration>,
     /// Waits that sleep at once.
     hold_off: Cell<u32>,
-    /// As many as the next bad spin brings.
-    penalty: Cell<u32>,
-    /// Good spins since the penalty last changed.
+    /// As many as the next spin brings that gives the core away.
+    given_away: Penalty,
+    /// As many as the next one brings that a short sleep follows.
+    short_sleep: Penalty,
+    /// Good spins since the penalties last changed.
     spun_well: Cell<u32>,
     /// One bit for each of the last 32 waits: it ended with a descriptor.
     by_descriptor: Cell<u32>,
@@ -77,7 +105,8 @@ impl Idle {
         Idle {
             spin: Cell::new(SPIN_MAX),
             hold_off: Cell::new(0),
-            penalty: Cell::new(HOLD_OFF_MIN),
+            given_away: Penalty::new(HOLD_OFF_MAX),
+            short_sleep: Penalty::new(HOLD_OFF_SHORT_MAX),
             spun_well: Cell::new(0),
             by_descriptor: Cell::new(0),
         }
@@ -106,7 +135,8 @@ impl Idle {
             return self.spun_well.set(count);
         }
         self.spun_well.set(0);
-        self.penalty.set((self.penalty.get() / 2).max(HOLD_OFF_MIN));
+        self.given_away.halve();
+        self.short_sleep.halve();
     }
 
     /// Learns how long a sleep took that followed a spin in vain, and what ended it. Timers and
@@ -114,7 +144,7 @@ impl Idle {
     pub fn slept_after_spin(&self, slept: Duration, found: Option<Found>) {
         let by_peer = matches!(found, Some(Found::Source | Found::Descriptor | Found::Task));
         if by_peer && slept < SLEEP_SHORT {
-            self.hold_off();
+            self.hold_off(&self.short_sleep);
         }
     }
 
@@ -130,10 +160,9 @@ impl Idle {
         self.by_descriptor.set(self.by_descriptor.get() << 1 | u32::from(found));
     }
 
-    fn hold_off(&self) {
+    fn hold_off(&self, penalty: &Penalty) {
         self.spun_well.set(0);
-        self.hold_off.set(self.penalty.get());
-        self.penalty.set((self.penalty.get() * 2).min(HOLD_OFF_MAX));
+        self.hold_off.set(penalty.take());
     }
 }
 
@@ -166,7 +195,7 @@ impl<'a> Spin<'a> {
     /// Learns how long a yield took; false: sleep rather than spin.
     pub fn yielded(&mut self, took: Duration) -> bool {
         if took > YIELD_MAX {
-            self.idle.hold_off();
+            self.idle.hold_off(&self.idle.given_away);
             return false;
         }
         self.turns_alone = if took < YIELD_ALONE { TURNS_ALONE } else { 0 };
@@ -277,6 +306,20 @@ mod tests {
         assert_eq!(held_off(&idle), HOLD_OFF_MIN);
         idle.slept_after_spin(SOON, Some(Found::Descriptor));
         assert_eq!(held_off(&idle), HOLD_OFF_MIN * 2);
+    }
+
+    /// A mount's program was woken on the idle core as soon as its thread there slept, whose next thousand waits then slept at once: the program went
+    /// from core to core with each call, and both had to be woken each time.
+    #[test]
+    fn a_peer_that_comes_when_we_sleep_ends_spinning_for_few_waits_only() {
+        let idle = Idle::new();
+        for _ in 0..20 {
+            idle.slept_after_spin(SOON, Some(Found::Source));
+            assert!(held_off(&idle) <= HOLD_OFF_SHORT_MAX);
+        }
+        // A core given away is another matter.
+        assert!(!Spin::new(&idle, SPIN_MAX).yielded(YIELD_MAX * 2));
+        assert_eq!(held_off(&idle), HOLD_OFF_MIN);
     }
 
     /// A device that syncs in a little more than a spin looked like a peer without a core: with

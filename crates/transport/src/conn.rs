@@ -171,11 +171,6 @@ impl Conn {
         self.0.0.broken.borrow().is_some()
     }
 
-    /// True when messages go through memory that both share, as with an engine of this machine.
-    pub fn shares_memory(&self) -> bool {
-        self.0.0.stream.shm().is_some()
-    }
-
     /// True when both are the same connection.
     pub fn is_same(&self, other: &Conn) -> bool {
         Rc::ptr_eq(&self.0, &other.0)

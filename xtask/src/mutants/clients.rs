@@ -55,6 +55,21 @@ pub(super) const MUTANTS: &[Mutant] = &[
         },
     },
     Mutant {
+        name: "elsewhere-left-out",
+        what: "nothing is told ahead of files that are elsewhere than their entries",
+        edits: &[Edit {
+            path: "crates/dfs/src/many.rs",
+            from: "        if !elsewhere.is_empty() {\n",
+            to: "        if elsewhere.len() > 4096 {\n",
+        }],
+        found_by: Test {
+            package: "fuse",
+            program: "mounts",
+            filter: "ahead::numbered_files_that_are_elsewhere_are_asked_for_together_too",
+            env: &[],
+        },
+    },
+    Mutant {
         name: "told-as-it-was-ahead",
         what: "a mount tells what it has asked for ahead of a file that it has written since",
         edits: &[Edit {

@@ -2,7 +2,7 @@
 //!
 //! Whoever goes through numbered files (`part-0007`, `file.mdtest.3.41`, `img_000123.jpg`) looks them up one after the other: each name is known before
 //! it is asked for. After some in order the next ones are asked for with them, as many as were of use before, and twice as many (the statahead of
-//! Lustre, by patterns of names). Not where the engine shares memory with the mount: it answers while this thread waits awake.
+//! Lustre, by patterns of names).
 //!
 //! Invariants:
 //! - What was looked up ahead is told once, for [`LIFE`] at most and no longer than the kernel may keep it: what other nodes do is seen as late as with

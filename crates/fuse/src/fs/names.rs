@@ -61,11 +61,7 @@ impl Worker {
     async fn look_up_together(&self, req: &Request, dir: &Inode, names: &[Key]) -> Option<Known> {
         let begun = (self.volume.table.now(), self.env().wall_ns());
         let (dfs, at) = (self.dfs_for(req), self.named(dir));
-        // Whoever waits for one awake has its answer sooner than whoever is woken for a question that needs none.
-        let found = match dfs.is_near(&at) {
-            true => Vec::new(),
-            false => dfs.lookup_together(&at, names).await.ok()?,
-        };
+        let found = dfs.lookup_together(&at, names).await.ok()?;
         self.volume.ahead.found(dir.number(), names.first()?, found, begun)
     }
 

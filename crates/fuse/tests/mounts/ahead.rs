@@ -1,6 +1,6 @@
 //! Numbered files that are looked up in order: names are asked for ahead, and nobody can tell but by the time it takes.
 
-use crate::system::{Mounted, systems};
+use crate::system::{Mounted, System, systems};
 use env::Rng;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
@@ -18,36 +18,69 @@ fn asked(mounted: &Mounted, work: impl FnOnce()) -> u64 {
     mounted.mount().volume().request_count() - before
 }
 
+/// How many questions it takes to look at 200 names in order, at best of many tries: what was asked for is good for a short time only, so a machine that
+/// stands still for longer asks again. And that names in no order are asked for one by one.
+fn asked_in_order(system: &System, names: &[String], enough: u64) -> u64 {
+    let look = |mounted: &Mounted, number: usize| {
+        assert_eq!(fs::metadata(mounted.path(&names[number])).unwrap().len(), number as u64);
+    };
+    let mut least = u64::MAX;
+    for _ in 0..50 {
+        let mounted = system.mount("cache=metadata,noatime");
+        let in_order = asked(&mounted, || (0..200).for_each(|at| look(&mounted, at)));
+        let anyhow =
+            asked(&mounted, || (200..400).for_each(|at| look(&mounted, 200 + at * 77 % 200)));
+        assert!(anyhow >= 190, "{anyhow} questions for 200 names in no order");
+        mounted.unmount();
+        least = least.min(in_order);
+        if least <= enough {
+            break;
+        }
+    }
+    least
+}
+
 #[test]
 fn numbered_files_are_asked_for_together() {
     for mut system in systems(Durability::Memory) {
-        let maker = system.mount("");
         let names: Vec<String> = (0..400).map(|number| format!("part-{number:04}.dat")).collect();
+        let maker = system.mount("");
         for (number, name) in names.iter().enumerate() {
             fs::write(maker.path(name), vec![7; number]).unwrap();
         }
         maker.unmount();
-        system.is_far = true;
-        let look = |mounted: &Mounted, number: usize| {
-            assert_eq!(fs::metadata(mounted.path(&names[number])).unwrap().len(), number as u64);
-        };
-        // What was asked for is good for a short time only: a machine that stands still for longer asks again.
-        let mut in_order = (0..50).map(|_| {
-            let mounted = system.mount("cache=metadata,noatime");
-            let in_order = asked(&mounted, || (0..200).for_each(|at| look(&mounted, at)));
-            let anyhow =
-                asked(&mounted, || (200..400).for_each(|at| look(&mounted, 200 + at * 77 % 200)));
-            assert!(anyhow >= 190, "{anyhow} questions for 200 names in no order");
-            mounted.unmount();
-            in_order
-        });
-        assert!(in_order.any(|count| count <= 30), "more than 30 questions for 200 names in order");
+        for is_far in [false, true] {
+            system.is_far = is_far;
+            let count = asked_in_order(&system, &names, 30);
+            assert!(count <= 30, "{count} questions for 200 names in order, far: {is_far}");
+        }
 
         // Where nothing may be kept nothing is asked for before it is wanted.
         let mounted = system.mount("cache=none,noatime");
-        let each = asked(&mounted, || (0..200).for_each(|at| look(&mounted, at)));
+        let look = |number: usize| fs::metadata(mounted.path(&names[number])).unwrap();
+        let each = asked(&mounted, || (0..200).for_each(|at| drop(look(at))));
         assert!(each >= 200, "{each} questions for 200 names");
         mounted.unmount();
+    }
+}
+
+/// Files that are elsewhere than their entries, as half of those are whose directory has become large: nothing was told of them ahead, so that each was two questions.
+#[test]
+fn numbered_files_that_are_elsewhere_are_asked_for_together_too() {
+    for system in systems(Durability::Memory) {
+        let maker = system.mount("");
+        let names: Vec<String> = (0..400).map(|number| format!("kept/{number}")).collect();
+        fs::create_dir(maker.path("kept")).unwrap();
+        for (number, name) in names.iter().enumerate() {
+            // Each in a directory of its own, which are on all targets.
+            let made = maker.path(&format!("made-{number}"));
+            fs::create_dir(&made).unwrap();
+            fs::write(made.join("file"), vec![7; number]).unwrap();
+            fs::rename(made.join("file"), maker.path(name)).unwrap();
+        }
+        maker.unmount();
+        let count = asked_in_order(&system, &names, 60);
+        assert!(count <= 60, "{count} questions for 200 names in order");
     }
 }
 
@@ -126,13 +159,17 @@ fn change(mounted: &Mounted, model: &mut Model, rng: &Rng, name: u64, other: u64
 fn what_this_mount_does_is_seen_whoever_looked_ahead() {
     const NAMES: u64 = 60;
     for mut system in systems(Durability::Memory) {
-        system.is_far = true;
-        for seed in 0..3 {
+        for seed in 0..4 {
+            system.is_far = seed % 2 == 1;
             let rng = Rng::new(seed);
             let mounted = system.mount("cache=metadata,attr_timeout=0.01,entry_timeout=0.01");
             let mut model = Model::default();
             for name in 0..NAMES {
-                fs::write(mounted.path(&format!("f{name}")), "").unwrap();
+                // Half of them are elsewhere than their entries.
+                let dir = mounted.path(&format!("d{seed}-{name}"));
+                fs::create_dir(&dir).unwrap();
+                fs::write(dir.join("f"), "").unwrap();
+                fs::rename(dir.join("f"), mounted.path(&format!("f{name}"))).unwrap();
                 model.make(name);
             }
             // Written with no look at a name.
