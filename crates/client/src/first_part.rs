@@ -88,28 +88,31 @@ impl Container {
             let mut told = Vec::with_capacity(lot.len());
             let mut replies = result.replies()?.into_iter();
             for (unit, at) in lot {
-                let has_mark = is_marked(replies.next().as_ref())?;
-                if has_mark {
-                    self.note_mark(unit.object);
-                }
-                match replies.next() {
-                    Some(OpReply::Stat(_)) if has_mark => {}
-                    Some(OpReply::Stat(stat)) => told.push((at, stat.tail)),
-                    _ => {
-                        return Err(Error::new(
-                            Code::Proto,
-                            "a target gave an answer of the wrong kind",
-                        ));
-                    }
-                }
+                told.push((at, self.unmarked(unit.object, &mut replies)?));
             }
             Ok::<_, Error>(told)
         });
         let mut tails = vec![None; oids.len()];
         for (at, tail) in try_join_all(asked).await?.into_iter().flatten() {
-            tails[at] = Some(tail);
+            tails[at] = tail;
         }
         Ok(tails)
+    }
+
+    /// From the replies to [`fetch_mark`] and to a stat of an array's first unit: what that says, or `None` and a note where there is a mark.
+    fn unmarked<'r>(
+        &self,
+        oid: Oid,
+        replies: &mut impl Iterator<Item = OpReply<'r>>,
+    ) -> Result<Option<Tail>> {
+        let has_mark = is_marked(replies.next().as_ref())?;
+        let Some(OpReply::Stat(stat)) = replies.next() else {
+            return Err(Error::new(Code::Proto, "a target gave an answer of the wrong kind"));
+        };
+        if has_mark {
+            self.note_mark(oid);
+        }
+        Ok((!has_mark).then_some(stat.tail))
     }
 
     pub(crate) fn note_mark(&self, oid: Oid) {
@@ -232,15 +235,7 @@ impl ArrayObj {
             batch.may_ask_members();
         }
         let result = batch.run().await?;
-        let replies = result.replies()?;
-        if is_marked(replies.first())? {
-            self.cont.note_mark(self.oid);
-            return Ok(None);
-        }
-        match replies.get(1) {
-            Some(OpReply::Stat(stat)) => Ok(Some(stat.tail)),
-            _ => Err(Error::new(Code::Proto, "a target gave an answer of the wrong kind")),
-        }
+        self.cont.unmarked(self.oid, &mut result.replies()?.into_iter())
     }
 
     /// True when a read up to `end` may be one of the first unit alone.

@@ -37,7 +37,7 @@ const YIELD_MAX: Duration = Duration::from_micros(300);
 const YIELD_ALONE: Duration = Duration::from_micros(1);
 /// Turns without a yield after one that met nobody.
 const TURNS_ALONE: u32 = 6;
-/// Who comes this soon after we fell asleep has waited for our core.
+/// Who comes this soon after we fell asleep may have waited for our core.
 const SLEEP_SHORT: Duration = Duration::from_micros(50);
 /// Waits without a spin after a bad one: the first time, and where doubling ends for spins that gave a core away, and for those before a short
 /// sleep.
