@@ -2,7 +2,8 @@
 //!
 //! A follower asks its leader for the key, as for any other that may differ. A leader asks a follower that has all of its orders for its own: what a whole member
 //! has then is what the leader has, and it is installed only if no order has changed the key since. Where a lost leader may have told one of the two what the other does
-//! not know ([`crate::suspects`]), theirs must tell of the same changes: the leader cannot wait for that to be settled, for it is settled with what the leader has. A cell is put together from the others of its stripe.
+//! not know ([`crate::suspects`]), theirs must tell of the same changes: the leader cannot wait for that to be settled, for it is settled with what the leader has. Where nobody
+//! else is whole, members that are behind are asked, too: theirs may fill what is damaged, and change nothing else. A cell is put together from the others of its stripe.
 //!
 //! A reader that meets damage waits for this, a few seconds at most, and asks again; the scrubber goes on meanwhile. What no other
 //! member has whole either stays refused to readers. A sector that the device does not give is damage like any other, whoever meets it.
@@ -340,9 +341,41 @@ impl Target {
             }
         }
         match differs {
-            None => Err(last),
             Some(member) => self.let_others_lead(ctx, &map, member, spot).await,
+            None if self.complete_key(ctx, &map, spot).await? => Ok(()),
+            None => Err(last),
         }
+    }
+
+    /// Fills what is damaged of a key that this target leads with what members have that are behind: they wait for this key, to catch up. True when it is
+    /// whole now.
+    async fn complete_key(
+        self: &Rc<Self>,
+        ctx: &Rc<TargetPool>,
+        map: &PoolMap,
+        spot: &Spot,
+    ) -> Result<bool> {
+        let Spot { cont, unit, ref dkey, .. } = *spot;
+        let read = || Op::Fetch { unit, dkey, cond: Cond::NONE, iods: Vec::new() };
+        for member in self.members_behind(map, unit) {
+            let theirs = match self.image_of(ctx, member, spot).await {
+                Ok(theirs) => theirs,
+                // Another one may be there.
+                Err(error) => {
+                    tracing::debug!("target {}: what target {member} has: {error}", self.id);
+                    continue;
+                }
+            };
+            let watch = ctx.streams.watch();
+            let Some(image) = ctx.shard.completed_image(cont, unit, dkey, &theirs).await? else {
+                continue;
+            };
+            let is_same = || ctx.map_version() == map.version && !watch.has_changed(cont, read());
+            let lsn = ctx.shard.replace_damaged(cont, unit, dkey, &image, &is_same).await?;
+            ctx.shard.durable(lsn).await?;
+            return Ok(true);
+        }
+        Ok(false)
     }
 
     /// Has others lead: `member` has all of a damaged key, and an update more or less than this target, of which nobody was told. What

@@ -185,6 +185,17 @@ impl Target {
         layout.members(unit.group as usize).iter().copied().filter(is_whole).collect()
     }
 
+    /// The other members of a unit's group that may lack some of it, and are there.
+    pub(crate) fn members_behind(&self, map: &PoolMap, unit: Unit) -> SmallVec<[TargetId; 5]> {
+        let Ok(layout) = layout_with(unit, map) else { return SmallVec::new() };
+        let is_behind = |target: &TargetId| {
+            *target != self.id
+                && placement::follows(*target, map)
+                && !placement::is_live(*target, map)
+        };
+        layout.members(unit.group as usize).iter().copied().filter(is_behind).collect()
+    }
+
     /// How many members of a unit's group have all of it.
     pub(crate) fn copies_left(&self, map: &PoolMap, unit: Unit) -> usize {
         let Ok(layout) = layout_with(unit, map) else { return 0 };

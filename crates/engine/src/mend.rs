@@ -69,8 +69,11 @@ impl Target {
             return Err(Error::bare(Code::Stale));
         }
         ctx.clock.observe(newest);
-        // What it has to settle it knows: nothing, as it was opened again, and is to compare everything.
-        if ctx.is_unsure() && ask != MemberAsk::Settled {
+        // What it has to settle it knows: nothing, as it was opened again, and is to compare everything. And bytes of one that is behind are compared with the sums of what is
+        // damaged with whoever asks.
+        let fills = matches!(ask, MemberAsk::Image { .. } | MemberAsk::ImagePart { .. })
+            && !placement::is_live(self.id, &*ctx.map()?);
+        if ctx.is_unsure() && ask != MemberAsk::Settled && !fills {
             let text =
                 format!("target {} was opened again and does not know yet what it leads", self.id);
             return Err(Error::new(Code::Busy, text));
@@ -162,8 +165,7 @@ impl Target {
                 Ok(wire::encode(&Ok::<u64, Error>(digest)))
             }
             MemberAsk::Image { cont, unit, dkey, bytes_max } => {
-                let map = ctx.map()?;
-                if !self.is_member(&map, unit) || !placement::is_live(self.id, &map) {
+                if !self.is_member(&*ctx.map()?, unit) {
                     return Err(Error::bare(Code::Stale));
                 }
                 let image = ctx.shard.dkey_image(cont, unit, dkey).await;
@@ -180,8 +182,7 @@ impl Target {
                 Ok(wire::encode(&Ok::<u64, Error>(bytes)))
             }
             MemberAsk::ImagePart { cont, unit, dkey, at, bytes_max } => {
-                let map = ctx.map()?;
-                if !self.is_member(&map, unit) || !placement::is_live(self.id, &map) {
+                if !self.is_member(&*ctx.map()?, unit) {
                     return Err(Error::bare(Code::Stale));
                 }
                 let image = ctx.shard.dkey_image(cont, unit, dkey).await?;

@@ -1,7 +1,7 @@
 //! Whole clusters from seeds, with trouble; see `sim::swarm`.
 //!
-//! `AZEKURA_SWARM_SEEDS` is the number of seeds, `AZEKURA_SWARM_SEED` one of them, of which everything is
-//! told, also what engines say with `RUST_LOG`; `AZEKURA_SWARM_FAULTS` (names with commas) leaves out all other kinds of faults.
+//! `AZEKURA_SWARM_SEEDS` is the number of seeds, `AZEKURA_SWARM_FROM` the first one (0), `AZEKURA_SWARM_SEED` a single one, of which everything
+//! is told, also what engines say with `RUST_LOG`; `AZEKURA_SWARM_FAULTS` (names with commas) leaves out all other kinds of faults.
 
 use sim::swarm::{FAULTS, FURTHER_FAULTS, Fault, Report, Settings, run};
 use std::sync::Mutex;
@@ -62,7 +62,8 @@ fn run_seeds(draw: Draw, count: u64) -> Vec<Report> {
         println!("{settings:?}\n{report:?}");
         return vec![report];
     }
-    let next = AtomicU64::new(0);
+    let first = number("AZEKURA_SWARM_FROM").unwrap_or(0);
+    let (next, end) = (AtomicU64::new(first), first + count);
     let (failed, reports) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
     let thread_count = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
@@ -70,7 +71,7 @@ fn run_seeds(draw: Draw, count: u64) -> Vec<Report> {
             scope.spawn(|| {
                 loop {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= count {
+                    if seed >= end {
                         break;
                     }
                     let settings = settings_of(draw, seed);

@@ -30,6 +30,7 @@ mod changes;
 mod check;
 mod checkpoint;
 mod checkpoints;
+mod completing;
 mod contents;
 mod damaged_pages;
 mod data_area;

@@ -80,6 +80,41 @@ impl<'a> Told<'a> {
             && (self.created == next.created || may_be_joined)
     }
 
+    /// Bytes of this value, from the `at`-th on, as others may have them: what was newest when this was written. `None` where they do not have all of them.
+    /// `others`: the newest first. Small extents that were joined are as new as the newest of them, so only sums tell whether it is the same.
+    pub(crate) fn bytes_of_others(
+        &self,
+        others: &[Told<'_>],
+        at: u64,
+        bytes: u64,
+    ) -> Option<Vec<u8>> {
+        let record_bytes = u64::from(self.record_bytes);
+        let may_be_same = |other: &&Told<'_>| {
+            (other.akey, other.kind, other.record_bytes)
+                == (self.akey, self.kind, self.record_bytes)
+                && match self.kind {
+                    // Of one size, and never joined.
+                    Kind::Single => (other.created, other.end) == (self.created, self.end),
+                    _ => other.created <= self.created,
+                }
+        };
+        let mut next = self.start.checked_mul(record_bytes)?.checked_add(at)?;
+        let end = next.checked_add(bytes)?;
+        let mut found = Vec::with_capacity(bytes as usize);
+        while next < end {
+            let from_next_on = |other: &Told<'_>| {
+                let skip = next.checked_sub(other.start.checked_mul(record_bytes)?)?;
+                let rest = other.data?.get(usize::try_from(skip).ok()?..)?;
+                let count = rest.len().min((end - next) as usize);
+                (count > 0).then(|| rest[..count].to_vec())
+            };
+            let piece = others.iter().filter(may_be_same).find_map(from_next_on)?;
+            next += piece.len() as u64;
+            found.extend_from_slice(&piece);
+        }
+        Some(found)
+    }
+
     fn bytes(&self, start: u64, end: u64) -> Option<&'a [u8]> {
         let at = |record: u64| -> Option<usize> {
             let records = record.checked_sub(self.start)?;

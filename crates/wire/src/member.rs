@@ -81,8 +81,8 @@ pub enum MemberAsk<'a> {
         /// Most dkeys looked at.
         count_max: u32,
     },
-    /// The image of a dkey of a unit of whose group both are whole members, for one whose own data of it are damaged. The reply is
-    /// the number of its bytes, `u64`; they are the reply's bulk where they are not more than `bytes_max`.
+    /// The image of a dkey of a unit of whose group both are members, for one whose own data of it are damaged: that of a whole member takes the place of his, and that
+    /// of one who is behind fills it. The reply is the number of its bytes, `u64`; they are the reply's bulk where they are not more than `bytes_max`.
     Image {
         cont: ContId,
         unit: Unit,

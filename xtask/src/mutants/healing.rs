@@ -708,6 +708,26 @@ pub(super) const MUTANTS: &[Mutant] = &[
         found_by: shard("likeness::extents_that_are_cut_elsewhere_tell_the_same"),
     },
     Mutant {
+        name: "only-the-whole-are-asked",
+        what: "a damaged key of the only member left is not filled with what those have who are behind",
+        edits: &[Edit {
+            path: "crates/engine/src/damage.rs",
+            from: "            None if self.complete_key(ctx, &map, spot).await? => Ok(()),\n",
+            to: "            None if !placement::is_live(self.id, &map) && self.complete_key(ctx, &map, spot).await? => Ok(()),\n",
+        }],
+        found_by: cluster("mending::who_is_behind_fills_what_is_damaged_with_the_only_one_left"),
+    },
+    Mutant {
+        name: "any-bytes-fill",
+        what: "what fills damaged data is not compared with the sums of what was there",
+        edits: &[Edit {
+            path: "crates/vos/src/completing.rs",
+            from: "is_what_was_here(core, part, &bytes).then_some(bytes)?\n",
+            to: "(is_what_was_here(core, part, &bytes) || at < u64::MAX).then_some(bytes)?\n",
+        }],
+        found_by: shard("completing::what_nobody_else_has_is_not_made_up"),
+    },
+    Mutant {
         name: "freed-once",
         what: "a file that lost its name while its engine was away is freed by nobody",
         edits: &[Edit {

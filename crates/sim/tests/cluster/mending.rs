@@ -654,3 +654,59 @@ fn a_large_key_of_the_leader_is_put_right_in_parts() {
         assert_eq!(members::difference(&client, &cont, oid).await.unwrap(), None);
     });
 }
+
+/// Of a group one member is left while the others are away: it has an update more, and damage in what they have. They could not catch up, as it could not send them the
+/// key, and it asked nobody, as nobody else was whole: the key was lost to readers though all of it was there (seed 1710 of the swarm's arrays with codes).
+#[test]
+fn who_is_behind_fills_what_is_damaged_with_the_only_one_left() {
+    for seed in seeds(4) {
+        let class = ["RP_2G1", "RP_3G1"][seed as usize % 2];
+        let cluster = cluster(seed + 1200);
+        cluster.block_on(async {
+            let context = format!("seed {seed}, {class}");
+            let client = cluster.client("c");
+            let cont =
+                cluster.container(&client, Durability::Wal, ContLayout::Plain).await.unwrap();
+            // Who is lost is never on the first engine, which calls others lost.
+            let members_of =
+                |things: &Things| cont.layout(things.array.oid).unwrap().members(0).to_vec();
+            let left_of = |members: &[TargetId]| members[seed as usize % members.len()];
+            let is_elsewhere = |things: &Things| {
+                let members = members_of(things);
+                let left = left_of(&members);
+                members.iter().all(|member| *member == left || *member != TargetId(0))
+            };
+            let mut all = (100 * seed..).map(|number| Things::new(&cont, class, number));
+            let mut things = all.find(is_elsewhere).unwrap();
+            let members = members_of(&things);
+            let left = left_of(&members);
+            let mut draw = Draw(seed + 77);
+            let mut write = async |things: &mut Things, at: u64, count: usize| {
+                let data = draw.bytes(count);
+                let recx = Recx { index: at, count: count as u64 };
+                things.array.write(&[recx], &[&data]).await.unwrap();
+                things.file[at as usize..][..count].copy_from_slice(&data);
+            };
+            for piece in 0..12 {
+                write(&mut things, piece * 60_000, 50_000).await;
+            }
+            for away in members.iter().filter(|member| **member != left) {
+                cluster.kill_engine(away.0 as usize);
+            }
+            // They have what was written so far, and not what is written now.
+            let mut flips = Draw(seed + 99);
+            assert!(flip_some(&cluster, left.0 as usize, 40, &mut flips).await > 0, "{context}");
+            write(&mut things, 900_000, 20_000).await;
+            for away in members.iter().filter(|member| **member != left) {
+                cluster.start_engine(away.0 as usize).await.unwrap();
+            }
+            let whole = members::await_whole(&client);
+            let whole = client.env().timeout(Duration::from_secs(120), whole).await;
+            let whole = whole.unwrap_or_else(|| panic!("{context}: never whole again"));
+            assert_eq!(whole.unwrap(), None, "{context}");
+            things.check(&context).await;
+            assert_eq!(scrub(&client, cont.pool()).await.0, 0, "{context}");
+            assert_eq!(difference(&client, &cont, &things).await, None, "{context}");
+        });
+    }
+}

@@ -2,6 +2,7 @@
 //! disk, full devices, transactions.
 
 mod aggregate;
+mod completing;
 mod crash;
 mod erase;
 mod faults;

@@ -47,7 +47,7 @@ pub async fn put(shard: &PoolShard, epoch: u64, unit: Unit, at: u64, data: &[u8]
     shard.durable(lsn).await.unwrap();
 }
 
-fn bytes(seed: u64, count: usize) -> Vec<u8> {
+pub fn bytes(seed: u64, count: usize) -> Vec<u8> {
     (0..count).map(|n| types::hash::mix(seed << 32 ^ n as u64) as u8).collect()
 }
 
