@@ -370,8 +370,8 @@ impl Target {
             let Some(image) = ctx.shard.completed_image(cont, unit, dkey, &theirs).await? else {
                 continue;
             };
-            let is_same = || ctx.map_version() == map.version && !watch.has_changed(cont, read());
-            let lsn = ctx.shard.replace_damaged(cont, unit, dkey, &image, &is_same).await?;
+            let changed = || ctx.map_version() != map.version || watch.has_changed(cont, read());
+            let lsn = ctx.shard.replace_damaged(cont, unit, dkey, &image, &|| !changed()).await?;
             ctx.shard.durable(lsn).await?;
             return Ok(true);
         }

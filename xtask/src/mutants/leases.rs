@@ -12,7 +12,10 @@ const fn control(filter: &'static str) -> Test {
     Test { package: "control", program: "control", filter, env: &[] }
 }
 
-const CUT_OFF: Test = leases("leases::a_leader_that_is_cut_off_and_replaced_shows_nothing_old");
+const CUT_OFF: Test = Test {
+    env: &[("AZEKURA_SIM_SEEDS", "4")],
+    ..leases("leases::a_leader_that_is_cut_off_and_replaced_shows_nothing_old")
+};
 const WITHOUT_HOLDER: Test = leases("leases::reads_go_on_without_the_control_service");
 
 pub(super) const MUTANTS: &[Mutant] = &[
