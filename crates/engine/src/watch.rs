@@ -239,6 +239,15 @@ impl ControlHost {
             for overdue in overdue {
                 self.call_down(service, &mut watch, overdue).await;
             }
+            for rank in service.take_untold() {
+                let answers = |look: &Look<'_>| look.engine.rank == rank && look.answers.is_some();
+                if rank == self.rank() || looks.iter().any(answers) {
+                    let orders = Orders { host: self.clone(), service: service.clone() };
+                    self.env.spawn(self.clone().tell_pools(rank, orders));
+                } else {
+                    service.note_untold(rank);
+                }
+            }
             let (orders, after) =
                 (Orders { host: self.clone(), service: service.clone() }, self.rebuild_after);
             if let Err(error) = service.stand_in(self.env.now(), after, &orders).await {

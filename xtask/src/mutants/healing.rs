@@ -728,6 +728,16 @@ pub(super) const MUTANTS: &[Mutant] = &[
         found_by: shard("completing::what_nobody_else_has_is_not_made_up"),
     },
     Mutant {
+        name: "told-once",
+        what: "a target that was reset, and did not hear that it is to serve, is told when its engine is started again",
+        edits: &[Edit {
+            path: "crates/engine/src/watch.rs",
+            from: "            for rank in service.take_untold() {\n",
+            to: "            for rank in service.take_untold().into_iter().filter(|_| up == 0) {\n",
+        }],
+        found_by: cluster("stores::a_reset_target_is_told_until_it_has_heard"),
+    },
+    Mutant {
         name: "freed-once",
         what: "a file that lost its name while its engine was away is freed by nobody",
         edits: &[Edit {

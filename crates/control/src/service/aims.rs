@@ -82,12 +82,12 @@ impl Service {
             targets.contains(&target.id) && target.reason == Some(DownReason::Excluded)
         };
         let out: Vec<TargetId> = pool.targets.iter().filter(is_out).map(|held| held.id).collect();
-        let failures = self.resume_pool(pool, &out, orders).await?;
+        let failures = self.resume_or_note(pool, &out, orders).await?;
         match failures.is_empty() {
             true => Ok(ControlReply::Done),
             false => {
                 let doing = format!("targets of pool '{}' are to serve again", pool.name());
-                Err(failure(&doing, &failures, "they do when their engine answers"))
+                Err(failure(&doing, &failures, "they do as soon as their engines answer"))
             }
         }
     }

@@ -55,7 +55,7 @@ impl Service {
                 break pool.record;
             }
         };
-        let failures = self.resume_pool(&known, &ids, orders).await?;
+        let failures = self.resume_or_note(&known, &ids, orders).await?;
         if !failures.is_empty() {
             let doing = format!("pool '{label}' has further targets, but uses them not yet");
             return Err(failure(&doing, &failures, "extend it again when they answer"));

@@ -126,7 +126,8 @@ impl Service {
         self.change_member(rank, &from, change, orders).await?;
         if orders.reachable(rank) {
             for (target, error) in self.resume_engine(rank, orders).await? {
-                tracing::warn!(%target, "it is told again when its engine is: {error}");
+                tracing::warn!(%target, "it is told again soon: {error}");
+                self.note_untold(rank);
             }
         }
         Ok(ControlReply::Done)

@@ -44,9 +44,10 @@ use crate::store::{Attempts, Loaded, Store, Tx};
 use async_recursion::async_recursion as boxed;
 use handles::{Handles, Owner};
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use types::map::{HashMap, HashSet};
-use types::{Code, Error, PoolId, Result, TargetId};
+use types::{Code, Error, PoolId, Rank, Result, TargetId};
 use uuid::Uuid;
 use wire::control::{ControlReply, ControlRequest, Name, SystemInfo};
 use wire::map::{EngineInfo, PoolMap};
@@ -75,6 +76,8 @@ pub struct Service {
     newest: reweigh::Newest,
     room: room::Looks,
     slow: slow::Slow,
+    /// Engines whose targets were not told what they hold, and that nobody has taken up yet.
+    untold: RefCell<BTreeSet<Rank>>,
     /// Who keeps what happens.
     teller: RefCell<Option<Teller>>,
 }
@@ -116,6 +119,7 @@ impl Service {
             newest: RefCell::default(),
             room: room::Looks::default(),
             slow: slow::Slow::default(),
+            untold: RefCell::default(),
             teller: RefCell::default(),
         }
     }

@@ -9,10 +9,11 @@ use super::cont::cont_order;
 use super::handles::Owner;
 use super::orders::Targets;
 use super::{Service, check_stage};
-use crate::records::{ContDf, PoolDf, StageDf};
+use crate::records::{ContDf, PoolDf, StageDf, TargetDf};
 use crate::store::{Attempts, Tx};
 use async_recursion::async_recursion as boxed;
 use futures_util::future::join_all;
+use std::collections::BTreeSet;
 use types::{Code, ContId, Error, PoolId, Rank, Result, TargetId};
 use wire::obj::AdminOp;
 
@@ -65,6 +66,31 @@ impl Service {
             }
         }
         Ok(failures)
+    }
+
+    /// As [`Service::resume_pool`] for a command that does not try again: whoever looks at engines has those told that did not hear it
+    /// ([`Service::take_untold`]).
+    pub(super) async fn resume_or_note(
+        &self,
+        pool: &PoolDf,
+        targets: &[TargetId],
+        orders: &dyn Targets,
+    ) -> Result<Vec<(TargetId, Error)>> {
+        let failures = self.resume_pool(pool, targets, orders).await?;
+        let of_failed = |target: &&TargetDf| failures.iter().any(|(id, _)| *id == target.id);
+        let ranks = pool.targets.iter().filter(of_failed).map(|target| target.rank);
+        self.untold.borrow_mut().extend(ranks);
+        Ok(failures)
+    }
+
+    /// Takes the engines that are to be told what their targets hold, as [`Service::resume_engine`] does: a command could not.
+    pub fn take_untold(&self) -> BTreeSet<Rank> {
+        self.untold.take()
+    }
+
+    /// Notes one of them again.
+    pub fn note_untold(&self, rank: Rank) {
+        self.untold.borrow_mut().insert(rank);
     }
 
     async fn resume_where(

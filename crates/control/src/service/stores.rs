@@ -195,11 +195,11 @@ impl Service {
             if self.commit_map(tx, (&before, &now.record), orders).await? {
                 tracing::warn!(pool = %label, target = %id, "what a target held was given up");
                 self.push_maps(std::slice::from_ref(&now.record), None, orders).await?;
-                let failures = self.resume_pool(&now.record, &[id], orders).await?;
+                let failures = self.resume_or_note(&now.record, &[id], orders).await?;
                 if !failures.is_empty() {
                     let doing =
                         format!("target {id} of pool '{label}' is reset, but not served yet");
-                    return Err(failure(&doing, &failures, "it is when its engine is restarted"));
+                    return Err(failure(&doing, &failures, "it is as soon as its engine answers"));
                 }
                 return Ok(ControlReply::Done);
             }
