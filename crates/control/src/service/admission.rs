@@ -1,12 +1,12 @@
 //! Settings of admission: kept in the catalog, sent to the targets.
 //!
 //! They are versioned like a pool map: a target keeps the newest. One that does not
-//! answer gets them when its engine joins again.
+//! answer gets them when its engine does again.
 
 use super::orders::{self, Targets};
 use super::pool::target_ids;
 use super::{Service, engine_of};
-use crate::records::{AdmissionDf, PoolDf, RECORD_VERSION};
+use crate::records::{AdmissionDf, PoolDf, RECORD_VERSION, TargetDf};
 use crate::store::Loaded;
 use std::collections::BTreeMap;
 use types::{PoolId, Result, TargetId};
@@ -39,7 +39,7 @@ impl Service {
     }
 
     /// Gives an order to the targets of reachable engines. Those that fail are named in the error:
-    /// they go on with what they knew.
+    /// they go on with what they knew until they are told again, as those do that seem to be away.
     pub(super) async fn push_settings(
         &self,
         pool: &PoolDf,
@@ -51,14 +51,18 @@ impl Service {
             .into_iter()
             .filter(|id| engine_of(*id, &engines).is_some_and(|e| sink.reachable(e.rank)))
             .collect();
+        // Who was only slow for a moment does not join again.
+        let is_away = |target: &&TargetDf| !reachable.contains(&target.id);
+        pool.targets.iter().filter(is_away).for_each(|target| self.note_untold(target.rank));
         let failures = orders::order_all(sink, reachable, order).await;
         if failures.is_empty() {
             return Ok(());
         }
+        self.note_failed(pool, &failures);
         Err(orders::failure(
             &format!("pool '{}' has the new settings, but not all targets do yet", pool.name()),
             &failures,
-            "set them again, or restart those engines",
+            "they are told as soon as they answer",
         ))
     }
 }

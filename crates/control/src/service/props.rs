@@ -177,20 +177,22 @@ impl Service {
                 return Ok(());
             }
             if self.store.commit(tx).await? {
+                // Who does not hear of one thing is not why others do not hear of the next.
+                let mut told = Ok(());
                 if let Some(record) = &wanted {
-                    self.push_admission(&pool.record, &record.settings()?, orders).await?;
+                    told = self.push_admission(&pool.record, &record.settings()?, orders).await;
                 }
                 if scrubs {
                     let (id, scrub) = (pool.record.id, pool.record.scrub.settings());
                     let order = || AdminOp::SetScrub { pool: id, scrub };
-                    self.push_settings(&pool.record, order, orders).await?;
+                    told = told.and(self.push_settings(&pool.record, order, orders).await);
                 }
                 if caches {
                     let (id, cache) = (pool.record.id, pool.record.cache.settings());
                     let order = || AdminOp::SetCache { pool: id, cache };
-                    self.push_settings(&pool.record, order, orders).await?;
+                    told = told.and(self.push_settings(&pool.record, order, orders).await);
                 }
-                return Ok(());
+                return told;
             }
         }
     }

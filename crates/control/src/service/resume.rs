@@ -77,10 +77,15 @@ impl Service {
         orders: &dyn Targets,
     ) -> Result<Vec<(TargetId, Error)>> {
         let failures = self.resume_pool(pool, targets, orders).await?;
-        let of_failed = |target: &&TargetDf| failures.iter().any(|(id, _)| *id == target.id);
-        let ranks = pool.targets.iter().filter(of_failed).map(|target| target.rank);
-        self.untold.borrow_mut().extend(ranks);
+        self.note_failed(pool, &failures);
         Ok(failures)
+    }
+
+    /// Has those told soon that did not hear an order.
+    pub(super) fn note_failed(&self, pool: &PoolDf, failures: &[(TargetId, Error)]) {
+        let has_failed = |target: &&TargetDf| failures.iter().any(|(id, _)| *id == target.id);
+        let ranks = pool.targets.iter().filter(has_failed).map(|target| target.rank);
+        self.untold.borrow_mut().extend(ranks);
     }
 
     /// Takes the engines that are to be told what their targets hold, as [`Service::resume_engine`] does: a command could not.

@@ -238,6 +238,7 @@ impl Service {
             })
             .await?;
         let (_, _, late) = self.tell_versions(&pool, id, &done.versions(), orders).await;
+        self.note_failed(&pool, &late);
         for (target, error) in &late {
             tracing::warn!(pool = %pool_id, cont = %id, %target, %error,
                 "a target goes on keeping all that is removed until it is told of the snapshot");
@@ -282,6 +283,7 @@ impl Service {
             })
             .await?;
         let (_, _, late) = self.tell_versions(&pool, id, &left.versions(), orders).await;
+        self.note_failed(&pool, &late);
         for (target, error) in &late {
             tracing::warn!(pool = %pool_id, cont = %id, %target, %error,
                 "a target keeps a destroyed snapshot until it is told of it");

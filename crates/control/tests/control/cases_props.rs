@@ -1,8 +1,8 @@
 //! Changing properties and attributes.
 
-use crate::fake::{System, label};
-use std::collections::BTreeMap;
-use types::{Code, Rank};
+use crate::fake::{System, TARGETS_PER_ENGINE, label};
+use std::collections::{BTreeMap, BTreeSet};
+use types::{Code, Rank, TargetId};
 use wire::control::{ControlReply, ControlRequest as R, Subject};
 
 fn tank() -> Subject {
@@ -182,6 +182,35 @@ fn targets_that_were_away_hear_of_admission_when_they_come_back() {
     let system = system.restarted();
     assert_eq!(system.props("tank")["ioc_max_writers"], "3");
     system.assert_in_step();
+}
+
+/// A target that did not hear of new settings went on with the old ones until its engine was started again, though it answered a moment later.
+#[test]
+fn who_has_not_heard_of_settings_is_told_without_joining_again() {
+    let is_away: [&dyn Fn(&System, bool); 2] = [
+        &|system, is_away| match is_away {
+            true => drop(system.targets.away.borrow_mut().insert(Rank(1))),
+            false => system.targets.away.borrow_mut().clear(),
+        },
+        &|system, is_away| match is_away {
+            true => drop(system.targets.broken.borrow_mut().insert(TargetId(TARGETS_PER_ENGINE))),
+            false => system.targets.broken.borrow_mut().clear(),
+        },
+    ];
+    for (at, set_away) in is_away.into_iter().enumerate() {
+        let system = system();
+        assert_eq!(system.service.take_untold(), BTreeSet::new());
+        set_away(&system, true);
+        let told = system.run(props(tank(), &[("scrub", "64MiB/s"), ("cache_max", "1GiB")]));
+        assert_eq!(told.is_ok(), at == 0, "{told:?}");
+        set_away(&system, false);
+        assert_eq!(system.service.take_untold(), BTreeSet::from([Rank(1)]));
+        let tell = system.service.resume_engine(Rank(1), &*system.targets);
+        assert_eq!(futures_executor::block_on(tell).unwrap(), []);
+        assert_eq!(system.props("tank")["cache_max"], (1u64 << 30).to_string());
+        system.assert_in_step();
+        assert_eq!(system.service.take_untold(), BTreeSet::new());
+    }
 }
 
 #[test]
