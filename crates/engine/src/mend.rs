@@ -70,9 +70,10 @@ impl Target {
         }
         ctx.clock.observe(newest);
         // What it has to settle it knows: nothing, as it was opened again, and is to compare everything. And bytes of one that is behind are compared with the sums of what is
-        // damaged with whoever asks.
-        let fills = matches!(ask, MemberAsk::Image { .. } | MemberAsk::ImagePart { .. })
-            && !placement::is_live(self.id, &*ctx.map()?);
+        // damaged with whoever asks; not so whether it has them.
+        let fills =
+            matches!(ask, MemberAsk::Image { bytes_max: 1.., .. } | MemberAsk::ImagePart { .. })
+                && !placement::is_live(self.id, &*ctx.map()?);
         if ctx.is_unsure() && ask != MemberAsk::Settled && !fills {
             let text =
                 format!("target {} was opened again and does not know yet what it leads", self.id);
@@ -165,7 +166,9 @@ impl Target {
                 Ok(wire::encode(&Ok::<u64, Error>(digest)))
             }
             MemberAsk::Image { cont, unit, dkey, bytes_max } => {
-                if !self.is_member(&*ctx.map()?, unit) {
+                let map = ctx.map()?;
+                let may_tell = bytes_max > 0 || placement::is_live(self.id, &map);
+                if !self.is_member(&map, unit) || !may_tell {
                     return Err(Error::bare(Code::Stale));
                 }
                 let image = ctx.shard.dkey_image(cont, unit, dkey).await;

@@ -87,7 +87,8 @@ fn run_seeds(draw: Draw, count: u64) -> Vec<Report> {
     for what in failed.iter().take(3) {
         eprintln!("{what}");
     }
-    assert!(failed.is_empty(), "{} of {count} seeds failed", failed.len());
+    let seeds: Vec<&str> = failed.iter().filter_map(|what| what.split(':').next()).collect();
+    assert!(failed.is_empty(), "{} of {count} seeds failed: {}", seeds.len(), seeds.join(", "));
     reports.into_inner().unwrap()
 }
 
