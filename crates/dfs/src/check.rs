@@ -12,9 +12,10 @@
 //! | misplaced names | names of a directory that spreads are in a unit in which they are not looked for: a defect | moved to where they are |
 //! | hidden data | a progressive file's first target lost the mark that says there are data on others | the mark |
 
+use crate::conflict::retry;
 use crate::create::insert;
 use crate::dir::DirAnchor;
-use crate::entry::{Found, reply_kind, retry};
+use crate::entry::{Found, reply_kind};
 use crate::flags::OpenFlags;
 use crate::fs::{Dfs, Shared, fetch_inode, inline};
 use crate::inode::{Inode, S_IFDIR, S_IFREG};

@@ -5,7 +5,8 @@
 //! itself comes into being with its first byte.
 
 use crate::acl::Attributes;
-use crate::entry::{Found, retry};
+use crate::conflict::retry;
+use crate::entry::Found;
 use crate::even::Beside;
 use crate::flags::{Access, CreateOptions, NodeKind, OpenFlags, check_chunk_bytes};
 use crate::fs::{Dfs, inline};

@@ -6,6 +6,7 @@
 //! - A handle counts as registered only when the entry was seen to name the object *after* the
 //!   servers had registered it: an unlink that comes later finds the handle.
 
+use crate::conflict::retry;
 use crate::fs::{Shared, fetch_inode, inline};
 use crate::inode::Inode;
 use crate::layout::{INODE, RECORD, ROOT};
@@ -17,8 +18,6 @@ use types::{Code, Epoch, Error, Oid, Result};
 use wire::link;
 use wire::obj::{Cond, Fetched, Op, OpReply, ReadCheck, ReadScope, Tail};
 
-/// Runs of a transaction before its conflict is reported.
-const RETRIES_MAX: u32 = 1000;
 /// Pauses before a file without a name is freed once more: the first, and where doubling ends.
 const FREE_PAUSE_MIN: Duration = Duration::from_secs(1);
 const FREE_PAUSE_MAX: Duration = Duration::from_secs(30);
@@ -398,27 +397,6 @@ fn may_pass(error: &Error) -> bool {
             | Code::TxRestart
             | Code::Moved
     )
-}
-
-/// Runs a transaction until it loses no conflict, and no names of a directory that it needs as a whole move, with a short random pause after each loss.
-pub(crate) async fn retry<T>(
-    shared: &Shared,
-    mut run: impl AsyncFnMut() -> Result<T>,
-) -> Result<T> {
-    let mut tries = 0;
-    loop {
-        match run().await {
-            Err(error)
-                if matches!(error.code, Code::TxRestart | Code::Moved) && tries < RETRIES_MAX =>
-            {
-                tries += 1;
-                let env = shared.cont.client().env();
-                let pause_us_max = 50u64 << tries.min(7);
-                env.sleep(Duration::from_micros(env.random_u64() % pause_us_max)).await;
-            }
-            other => return other,
-        }
-    }
 }
 
 /// A target's answer does not fit the question.

@@ -19,6 +19,7 @@ pub mod acl;
 mod attr;
 mod by_object;
 pub mod check;
+mod conflict;
 mod create;
 mod cred;
 mod dir;

@@ -5,7 +5,8 @@
 //! each says no more than "hard-linked, this object". Making and removing such names are
 //! transactions over the entry and the inode.
 
-use crate::entry::{Found, retry};
+use crate::conflict::retry;
+use crate::entry::Found;
 use crate::flags::Access;
 use crate::fs::{Dfs, inline};
 use crate::inode::Inode;

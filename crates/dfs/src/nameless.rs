@@ -4,8 +4,8 @@
 //! its client. Its inode is known to its handles only, until it gets its name; then the entry is
 //! made and the object kept, in one transaction.
 
+use crate::conflict::retry;
 use crate::create::insert;
-use crate::entry::retry;
 use crate::flags::{Access, CreateOptions, OpenFlags};
 use crate::fs::Dfs;
 use crate::inode::{Inode, S_IFREG};

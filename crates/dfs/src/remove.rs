@@ -6,8 +6,9 @@
 //! finds. A directory goes in one transaction with its entry, only while it is empty.
 
 use crate::by_object::Removed as Gone;
+use crate::conflict::retry;
 use crate::dir::DirAnchor;
-use crate::entry::{Found, reply_kind, retry};
+use crate::entry::{Found, reply_kind};
 use crate::flags::Access;
 use crate::fs::{Dfs, inline};
 use crate::inode::{Inode, S_ISVTX, epoch_ns};

@@ -13,8 +13,9 @@
 //! names is in the file's object, and the same batch writes it there.
 
 use crate::by_object::{Removed, Renamed};
+use crate::conflict::retry;
 use crate::create::insert;
-use crate::entry::{Found, Place, retry};
+use crate::entry::{Found, Place};
 use crate::flags::{Access, RenameFlags};
 use crate::fs::{Dfs, inline};
 use crate::inode::{Inode, S_ISVTX};

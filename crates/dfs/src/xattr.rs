@@ -6,7 +6,8 @@
 //! A few are not kept but computed: [`crate::layout_attr`], [`crate::tier::STATE`].
 
 use crate::acl;
-use crate::entry::{Found, Place, reply_kind, retry};
+use crate::conflict::retry;
+use crate::entry::{Found, Place, reply_kind};
 use crate::flags::Access;
 use crate::fs::{Dfs, Shared, inline};
 use crate::inode::{FileKind, Inode, S_ISVTX};
