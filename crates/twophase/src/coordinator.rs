@@ -276,9 +276,10 @@ impl Coordinator {
             (Event::Prepared { epoch_min: of_part, .. }, _) => {
                 *epoch_min = of_part.max(*epoch_min);
             }
-            // A definite error says more than a lost conflict.
-            (Event::Refused { at, code }, None | Some((_, Code::TxRestart))) => {
-                *failure = Some((at, code));
+            (Event::Refused { at, code }, before) => {
+                if before.is_none_or(|(_, said)| weight(code) > weight(said)) {
+                    *failure = Some((at, code));
+                }
             }
             _ => {}
         }
@@ -317,5 +318,14 @@ impl Coordinator {
             actions.push(Action::Forget);
         }
         self.state = State::Over;
+    }
+}
+/// How much a refusal says. A condition that does not hold at one part may be so because of what has changed at another one since the transaction read it: then that counts,
+/// and the transaction is to look again. What is wrong otherwise says more than either.
+fn weight(code: Code) -> u32 {
+    match code {
+        Code::Exist | Code::NonExist | Code::NotEmpty => 0,
+        Code::TxRestart => 1,
+        _ => 2,
     }
 }

@@ -333,6 +333,33 @@ fn attributes_of_a_file_without_its_first_name_are_changed_by_a_crowd() {
     });
 }
 
+/// A directory takes the place of another one that is removed at the same time. That it was gone for one part of the transaction said more than what had changed for another
+/// one, and the source, which is there all the time, was said not to exist.
+#[test]
+fn a_directory_takes_the_place_of_one_that_goes() {
+    with_clients(2, 6, async |_, mounts| {
+        let [one, other] = mounts else { panic!("two mounts") };
+        let (root, others_root) = (one.root().await.unwrap(), other.root().await.unwrap());
+        for round in 0..40 {
+            let names = [format!("from{round}"), format!("to{round}")];
+            let [from, to] = names.each_ref().map(|name| name.as_bytes());
+            for name in [from, to] {
+                one.mkdir(&root, name, 0o755, None).await.unwrap();
+            }
+            let (moved, removed) = futures_util::future::join(
+                one.rename(&root, from, &root, to, RenameFlags::NONE),
+                other.rmdir(&others_root, to),
+            )
+            .await;
+            moved.unwrap_or_else(|error| panic!("round {round}: {error}"));
+            removed.unwrap_or_else(|error| panic!("round {round}: {error}"));
+            // What was removed is the old one or the new one.
+            let there = one.lookup(format!("/{}", names[1]).as_bytes(), OpenFlags::READ).await;
+            assert!(there.is_ok() || there.is_err_and(|error| error.code == Code::NonExist));
+        }
+    });
+}
+
 #[test]
 fn removing_and_filling_a_directory_race_to_one_winner() {
     with_clients(3, 8, async |_, mounts| {
