@@ -276,10 +276,10 @@ impl Coordinator {
             (Event::Prepared { epoch_min: of_part, .. }, _) => {
                 *epoch_min = of_part.max(*epoch_min);
             }
-            (Event::Refused { at, code }, before) => {
-                if before.is_none_or(|(_, said)| weight(code) > weight(said)) {
-                    *failure = Some((at, code));
-                }
+            (Event::Refused { at, code }, before)
+                if before.is_none_or(|(_, said)| weight(code) > weight(said)) =>
+            {
+                *failure = Some((at, code));
             }
             _ => {}
         }

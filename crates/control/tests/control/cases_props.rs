@@ -187,17 +187,16 @@ fn targets_that_were_away_hear_of_admission_when_they_come_back() {
 /// A target that did not hear of new settings went on with the old ones until its engine was started again, though it answered a moment later.
 #[test]
 fn who_has_not_heard_of_settings_is_told_without_joining_again() {
-    let is_away: [&dyn Fn(&System, bool); 2] = [
-        &|system, is_away| match is_away {
-            true => drop(system.targets.away.borrow_mut().insert(Rank(1))),
-            false => system.targets.away.borrow_mut().clear(),
-        },
-        &|system, is_away| match is_away {
-            true => drop(system.targets.broken.borrow_mut().insert(TargetId(TARGETS_PER_ENGINE))),
-            false => system.targets.broken.borrow_mut().clear(),
-        },
-    ];
-    for (at, set_away) in is_away.into_iter().enumerate() {
+    let is_slow = |system: &System, is_away| match is_away {
+        true => drop(system.targets.away.borrow_mut().insert(Rank(1))),
+        false => system.targets.away.borrow_mut().clear(),
+    };
+    let fails = |system: &System, is_away| match is_away {
+        true => drop(system.targets.broken.borrow_mut().insert(TargetId(TARGETS_PER_ENGINE))),
+        false => system.targets.broken.borrow_mut().clear(),
+    };
+    let ways: [fn(&System, bool); 2] = [is_slow, fails];
+    for (at, set_away) in ways.into_iter().enumerate() {
         let system = system();
         assert_eq!(system.service.take_untold(), BTreeSet::new());
         set_away(&system, true);
