@@ -320,6 +320,7 @@ impl Coordinator {
         self.state = State::Over;
     }
 }
+
 /// How much a refusal says. A condition that does not hold at one part may be so because of what has changed at another one since the transaction read it: then that counts,
 /// and the transaction is to look again. What is wrong otherwise says more than either.
 fn weight(code: Code) -> u32 {
