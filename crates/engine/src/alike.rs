@@ -196,7 +196,6 @@ impl Target {
                 self.catches_up_with(&map, of)
                     && self.leader_of(ctx, of).is_ok_and(|of_group| of_group == leader)
             };
-            self.drop_nameless_of_others(ctx, &is_meant).await?;
             self.take_notes_of(ctx, &map, leader, &is_meant).await?;
             let unknown = self.answers_unknown_to(ctx, &map, leader, true, &is_meant).await?;
             ctx.suspects.note_unknown(leader, unknown);

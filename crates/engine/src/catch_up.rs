@@ -19,7 +19,6 @@ use std::rc::Rc;
 use std::time::Duration;
 use types::map::HashMap;
 use types::{Code, ContId, Epoch, Error, PoolId, Result, TargetId, Unit};
-use vos::OrphanChange;
 use wire::Kind;
 use wire::control::{ControlReply, ControlRequest};
 use wire::hello::Service;
@@ -105,7 +104,6 @@ impl Target {
         }
         ctx.joining.begin_try(self.env.now());
         let is_lacking = |unit: Unit| self.catches_up_with(&map, unit);
-        self.drop_nameless_of_others(ctx, &is_lacking).await?;
         // Nobody else leads.
         let leads = |target: &TargetId| *target != self.id && self.may_tell(ctx, &map, *target);
         let others: Vec<TargetId> = map.targets.iter().map(|info| info.id).filter(leads).collect();
@@ -286,10 +284,12 @@ impl Target {
                 all.filter(|(_, _, units)| units.first().copied().is_some_and(is_theirs));
             of_theirs.map(|(tx, ..)| tx).collect()
         };
+        let untold = self.listen_for_nameless(ctx, is_theirs);
         let notes: Notes = self.ask_member(ctx, map, leader, MemberAsk::Notes).await?;
         if ctx.map_version() != map.version {
             return Err(Error::new(Code::Stale, "the pool map has changed meanwhile"));
         }
+        self.drop_untold(ctx, &untold)?;
         let over = parts.into_iter().filter(|tx| !notes.parts.contains(tx)).collect();
         self.end_parts(ctx, map, over).await?;
         decisions.retain(|tx| !notes.decisions.contains(tx));
@@ -351,25 +351,6 @@ impl Target {
             return Err(Error::new(Code::Stale, "the pool map has changed meanwhile"));
         }
         Ok(own)
-    }
-
-    /// Drops objects without a name of groups that others lead: those have freed some meanwhile, and tell what is left.
-    pub(crate) async fn drop_nameless_of_others(
-        self: &Rc<Self>,
-        ctx: &Rc<TargetPool>,
-        is_meant: &dyn Fn(Unit) -> bool,
-    ) -> Result<()> {
-        let is_others = |unit: Unit| {
-            is_meant(unit) && self.leader_of(ctx, unit).is_ok_and(|leader| leader != self.id)
-        };
-        for (cont, unit) in ctx.shard.orphans() {
-            if is_others(unit) {
-                let payload = self.stage(ctx, &[])?;
-                let change = [OrphanChange::Remove(unit)];
-                ctx.shard.apply(cont, ctx.shard.last_epoch(), &[], payload, None, &change)?;
-            }
-        }
-        ctx.shard.written(ctx.shard.last_lsn()).await
     }
 
     /// Units of a container that `leader` leads and that may not be here as they are there.

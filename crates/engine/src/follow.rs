@@ -286,6 +286,7 @@ impl Target {
                     self.end_holder(ctx, held)?;
                 }
                 ctx.clock.observe(epoch);
+                ctx.nameless.are_told(cont, &orphaned);
                 let orphaned = orphaned.into_iter().map(OrphanChange::Add);
                 let adopted = adopted.into_iter().map(OrphanChange::Remove);
                 let orphans: Vec<OrphanChange> = orphaned.chain(adopted).collect();

@@ -63,6 +63,7 @@ mod mend;
 mod metrics;
 mod metrics_config;
 mod metrics_door;
+mod nameless;
 mod newer_map;
 mod office;
 mod openers;

@@ -20,6 +20,7 @@ use crate::lead::Lead;
 use crate::left::Left;
 use crate::lost_pages::LosingPages;
 use crate::member_reads::MemberReads;
+use crate::nameless::Nameless;
 use crate::newer_map::NewerMap;
 use crate::openers::Awaited;
 use crate::opens::Handles;
@@ -77,6 +78,7 @@ pub(crate) struct TargetPool {
     pub left: Left,
     /// While it catches up.
     pub joining: Joining,
+    pub nameless: Nameless,
     /// Groups that lack members.
     pub census: Census,
     /// What clients have used of what this target leads.
@@ -123,6 +125,7 @@ impl TargetPool {
             alike: Alike::default(),
             left: Left::default(),
             joining: Joining::default(),
+            nameless: Nameless::default(),
             census: Census::default(),
             last_asked: LastAsked::default(),
             awaited: Awaited::default(),

@@ -22,8 +22,16 @@ use wire::event::{EventCode, Happened};
 use wire::map::{DownReason, LEFT_UNSURE, TargetState};
 use wire::obj::{AdminOp, AdminReply};
 
-/// What a target that answered says of its part: which making it is, and whether it was opened again.
-type Found = (TargetId, u64, bool);
+/// What a target that answered says of its part.
+struct Found {
+    target: TargetId,
+    /// Which making of the part it was asked for.
+    asked: u64,
+    /// Which one it holds, 0 for none.
+    incarnation: u64,
+    /// Whether it was opened again.
+    is_unsure: bool,
+}
 
 impl Service {
     /// Has targets serve what they hold of a pool, and notes which have lost it and which have it back. Answers
@@ -42,7 +50,8 @@ impl Service {
         for (target, answer) in asked.iter().zip(join_all(sent).await) {
             match answer {
                 Ok(AdminReply { incarnation, is_unsure, .. }) => {
-                    found.push((target.id, incarnation, is_unsure));
+                    let (target, asked) = (target.id, target.incarnation);
+                    found.push(Found { target, asked, incarnation, is_unsure });
                 }
                 Err(error) => failures.push((target.id, error)),
             }
@@ -51,7 +60,7 @@ impl Service {
         let is_whole = |id: &TargetId| {
             now.targets.iter().any(|target| target.id == *id && target.info().holds_its_part())
         };
-        let whole = found.iter().map(|(id, ..)| *id).filter(is_whole).collect();
+        let whole = found.iter().map(|found| found.target).filter(is_whole).collect();
         Ok(Some((now, whole, failures)))
     }
 
@@ -88,9 +97,13 @@ impl Service {
             };
             let (mut has_changed, mut lost) = (false, Vec::new());
             let is_alone = pool.record.targets.len() == 1;
-            for (target, incarnation, is_unsure) in found {
+            for Found { target, asked, incarnation, is_unsure } in found {
                 let held = pool.record.targets.iter_mut().find(|held| held.id == *target);
                 let Some(held) = held else { continue };
+                // It was given up and made anew after it was asked; who did that has it served.
+                if durability != Durability::Memory && held.incarnation != *asked {
+                    continue;
+                }
                 let was_whole = held.info().holds_its_part();
                 let out = out(held);
                 has_changed |= note_one(held, *incarnation, durability, out, version);

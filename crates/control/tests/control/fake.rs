@@ -87,6 +87,8 @@ pub struct FakeTargets {
     pub changes: Cell<u32>,
     /// Seed of how long answers take; `None`: at once.
     pub jitter: Cell<Option<u64>>,
+    /// A target whose next answer comes this many turns late.
+    pub late: Cell<Option<(TargetId, u32)>>,
 }
 
 impl FakeTargets {
@@ -269,6 +271,11 @@ impl Targets for FakeTargets {
         let delay = self.jitter.get().map_or(0, |seed| hash::mix2(seed, count as u64) % 4);
         Box::pin(async move {
             Yield(delay as u32).await;
+            if self.late.get().is_some_and(|(late, _)| late == target)
+                && let Some((_, turns)) = self.late.take()
+            {
+                Yield(turns).await;
+            }
             if let Some(left) = self.orders_left.get() {
                 self.orders_left.set(Some(left.saturating_sub(1)));
                 if left == 0 {

@@ -632,6 +632,52 @@ fn what_is_removed_while_a_group_is_away_goes_from_it_later() {
     }
 }
 
+/// What was removed while somebody had it open stays until that is closed. A member that came back forgot that it had been removed before it had
+/// asked who led meanwhile, who died at that moment: nobody freed it, ever (seed 937 of the swarm's names).
+#[test]
+fn what_is_removed_is_freed_though_who_led_meanwhile_has_told_nothing() {
+    for seed in seeds(4) {
+        with_two(seed, async |cluster, a, b| {
+            let (env, map) = (b.client().env(), a.pool().map());
+            let member = |oid, at: usize| {
+                map.engine_of(a.layout(oid).unwrap().members(0)[at]).unwrap().rank.0 as usize
+            };
+            let class = "RP_2G1".parse().unwrap();
+            let oid = (0..)
+                .map(|number| a.generate_oid(ObjType::ArrayByte, class, 0, number).unwrap())
+                .find(|oid| member(*oid, 0) != 0 && member(*oid, 1) != 0)
+                .unwrap();
+            let leader = map.engine_of(a.layout(oid).unwrap().leader(0, &map).unwrap()).unwrap();
+            let leader = leader.rank.0 as usize;
+            let other = 3 - leader;
+            let array = array(&b, oid);
+            array.write(&[Recx { index: 0, count: 5000 }], &[&[7; 5000]]).await.unwrap();
+            let ask = async |cont: &Container, op| {
+                let mut batch = cont.batch();
+                batch.op(op);
+                batch.run().await.unwrap();
+            };
+            ask(&a, Op::Open { unit: oid.first_unit() }).await;
+            ask(&b, Op::PunchUnlessOpen { unit: oid.first_unit() }).await;
+
+            let net = SimNet::of(cluster.world());
+            net.cut(&Cluster::engine_name(leader), &Cluster::engine_name(other));
+            cluster.kill_engine(leader);
+            cluster.start_engine(leader).await.unwrap();
+            env.sleep(Duration::from_secs(2)).await;
+            cluster.kill_engine(other);
+            net.heal_all();
+            assert_eq!(array.size().await.unwrap(), 5000, "seed {seed}: somebody has it open");
+            a.release(oid);
+            cluster.start_engine(other).await.unwrap();
+            await_whole(&a).await;
+            env.sleep(Duration::from_secs(90)).await;
+            let stats = b.object(oid).stat().await.unwrap();
+            assert!(stats.iter().all(|(_, stat)| stat.dkey_count == 0), "seed {seed}: not freed");
+        });
+    }
+}
+
 /// How much room a file has was asked of who led its group when the question began, for as long as the caller waits: `fallocate` on a mount stood
 /// still while its engine was away, though another one led long since.
 #[test]
