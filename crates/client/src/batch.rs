@@ -620,9 +620,10 @@ impl<'a> Batch<'a> {
             let body = wire::encode(&Request::Commit { tx, parts: parts.clone() });
             let ask = Ask { body: &body, bulk_out: &bulk_out, bulk_in: &mut [] };
             match link.ask_as(client, &self.cont.pool().0.state, ask, attempt).await {
-                // A participant was away and the transaction is aborted: try again.
+                // A participant was away and the transaction is aborted: try again. Or the target does not serve what it held, and knows nothing of an earlier try that
+                // nobody has heard the answer to: under the same id who leads next tells how that ended.
                 Err(error) if error.code == Code::Unreach && !attempt.is_over(client) => {
-                    attempt.begin_anew(client);
+                    attempt.flags |= wire::header::FLAG_RETRY;
                     self.cont.pool().0.state.refresh_soon(client);
                     client.env().sleep(ABSENCE_PAUSE).await;
                 }
