@@ -33,6 +33,7 @@ mod doors;
 pub mod event_log;
 mod events;
 mod every_unit;
+mod failed_device;
 mod figures;
 mod first_parts;
 mod fold;

@@ -9,6 +9,7 @@ use crate::clock::Clock;
 use crate::commit::Transactions;
 use crate::condition::Condition;
 use crate::damage::Mending;
+use crate::failed_device::WritesSeen;
 use crate::figures::OpCounts;
 use crate::first_parts::FirstParts;
 use crate::fold::Folding;
@@ -62,6 +63,7 @@ pub(crate) struct TargetPool {
     pub ops: OpCounts,
     /// What was seen of it last.
     pub condition: Condition,
+    pub writes_seen: WritesSeen,
     pub scrubber: Scrubber,
     /// Damaged data that are being put right.
     pub mending: Mending,
@@ -115,6 +117,7 @@ impl TargetPool {
             admission: Admission::new(env),
             ops: OpCounts::default(),
             condition: Condition::default(),
+            writes_seen: WritesSeen::default(),
             scrubber: Scrubber::default(),
             mending: Mending::default(),
             streams: Streams::default(),

@@ -183,6 +183,7 @@ impl TargetStart {
             let watched = std::rc::Rc::downgrade(&target);
             env.spawn(Target::watch_links(env.clone(), watched, habit.every));
         }
+        env.spawn(Target::watch_writes(env.clone(), std::rc::Rc::downgrade(&target)));
         if env.sim_node().is_none() {
             env.spawn(Target::watch_condition(env.clone(), std::rc::Rc::downgrade(&target)));
         }

@@ -27,6 +27,8 @@ pub struct DiskFaults {
     pub read_error_ppm: u32,
     /// Writes that fail, per million; a failed write leaves a torn part behind.
     pub write_error_ppm: u32,
+    /// Only writes of files with this name fail; `None`: of any file.
+    pub write_errors_of: Option<&'static str>,
     /// Syncs that fail, per million.
     pub sync_error_ppm: u32,
     /// Room for file data, bytes.
@@ -42,6 +44,7 @@ impl Default for DiskFaults {
         DiskFaults {
             read_error_ppm: 0,
             write_error_ppm: 0,
+            write_errors_of: None,
             sync_error_ppm: 0,
             space_bytes: u64::MAX,
             latency_min: Duration::from_micros(10),
@@ -612,6 +615,13 @@ impl SimFile {
         Ok(())
     }
 
+    fn write_error_ppm(&self) -> u32 {
+        let faults = self.disk.0.faults.borrow();
+        let is_meant =
+            faults.write_errors_of.is_none_or(|name| self.name.file_name() == Some(name.as_ref()));
+        if is_meant { faults.write_error_ppm } else { 0 }
+    }
+
     fn fault(&self, ppm: u32, doing: &str) -> Result<()> {
         if self.disk.0.rng.chance_ppm(ppm) {
             return Err(Error::new(
@@ -640,10 +650,8 @@ impl SimFile {
     async fn write(&self, offset: u64, buf: &AlignedBuf) -> Result<()> {
         self.check_aligned(offset, buf.len())?;
         self.check_write(offset, buf.len() as u64)?;
-        let failed = self
-            .disk
-            .call(&self.name)
-            .and_then(|()| self.fault(self.disk.0.faults.borrow().write_error_ppm, "writing"));
+        let failed =
+            self.disk.call(&self.name).and_then(|()| self.fault(self.write_error_ppm(), "writing"));
         let data: &[u8] = if failed.is_err() {
             // Whole sectors, as a device writes them.
             let end = offset + self.disk.0.rng.below(buf.len() as u64 + 1);

@@ -49,6 +49,23 @@ pub(crate) struct Core {
     pub unsynced: Unsynced,
     /// Of all shards of the target.
     pub writes: WriteQueue,
+    pub last_write: LastWrite,
+}
+
+/// How the last write of data ended.
+#[derive(Default)]
+pub(crate) struct LastWrite {
+    has_failed: Cell<bool>,
+}
+
+impl LastWrite {
+    pub(crate) fn note<T>(&self, outcome: &Result<T>) {
+        self.has_failed.set(outcome.is_err());
+    }
+
+    pub(crate) fn has_failed(&self) -> bool {
+        self.has_failed.get()
+    }
 }
 
 /// Reads and updates that somebody waits for: background work yields while their count moves.

@@ -285,9 +285,10 @@ impl Payload {
         let done = Rc::new(RefCell::new((None::<Result<Vec<AlignedBuf>>>, None::<Waker>)));
         let (told, hold) = (done.clone(), reservation.clone());
         let (unsynced, keeps) = (self.core.unsynced.clone(), self.keeps);
-        let (file, queue) = (file.clone(), self.core.writes.clone());
+        let (file, core) = (file.clone(), self.core.clone());
         self.core.env.spawn(async move {
-            let turn = queue.turn(fulls.iter().map(|(_, full)| full.len() as u64).sum()).await;
+            let turn =
+                core.writes.turn(fulls.iter().map(|(_, full)| full.len() as u64).sum()).await;
             let writes = fulls.into_iter().map(|(at, full)| file.write_at(at, full));
             let mut outcome = Ok(Vec::new());
             for (buf, result) in join_all(writes).await {
@@ -298,6 +299,7 @@ impl Payload {
                 }
             }
             drop((hold, turn));
+            core.last_write.note(&outcome);
             unsynced.note();
             let waker = {
                 let mut state = told.borrow_mut();

@@ -47,6 +47,11 @@ impl PoolShard {
         Some(LogStat { checkpoints, checkpoint_ns, checkpoint_time_us, ..stat })
     }
 
+    /// True when the device takes nothing more: a write of the log has failed, or the last write of data.
+    pub fn refuses_writes(&self) -> bool {
+        self.core.last_write.has_failed() || self.log_stat().is_some_and(|log| log.failed)
+    }
+
     /// What aggregation has done since the shard was opened.
     pub fn aggregation_stat(&self) -> AggregationStat {
         self.figures.aggregation()

@@ -286,6 +286,9 @@ pub enum ControlRequest {
     /// An engine wants to show for a term what its targets lead in pools, without asking those who follow: it counts the term from
     /// before it asked. `known`: the oldest versions of maps that one of these targets has. Reply: `Granted`.
     LeadGrant { targets: Vec<TargetId>, known: Vec<(PoolId, u32)> },
+    /// Under this map the device of a target takes no more writes: where others have what it holds, it counts as away until its engine is started again. `Busy` where
+    /// nobody else has, `Stale` when that is not the newest map. Reply: `Done`.
+    TargetFailed { pool: PoolId, target: TargetId, map_version: u32 },
 }
 
 impl ControlRequest {
@@ -323,6 +326,7 @@ impl ControlRequest {
                 | ControlRequest::TargetLacks { .. }
                 | ControlRequest::TargetFull { .. }
                 | ControlRequest::TargetDamaged { .. }
+                | ControlRequest::TargetFailed { .. }
                 | ControlRequest::TargetMeasure { .. }
                 | ControlRequest::CatalogCopy { .. }
                 | ControlRequest::Leave { .. }
@@ -355,6 +359,7 @@ impl ControlRequest {
                 | ControlRequest::TargetLacks { .. }
                 | ControlRequest::TargetFull { .. }
                 | ControlRequest::TargetDamaged { .. }
+                | ControlRequest::TargetFailed { .. }
                 | ControlRequest::TargetMeasure { .. }
                 | ControlRequest::Leave { .. }
         );
@@ -382,6 +387,7 @@ impl ControlRequest {
             | ControlRequest::TargetLacks { .. }
             | ControlRequest::TargetFull { .. }
             | ControlRequest::TargetDamaged { .. }
+            | ControlRequest::TargetFailed { .. }
             | ControlRequest::CatalogCopy { .. }
             | ControlRequest::Leave { .. }
             | ControlRequest::EngineEvents { .. }

@@ -168,6 +168,9 @@ impl Service {
             R::TargetDamaged { pool, target, map_version } => {
                 self.target_damaged(pool, target, map_version, orders).await
             }
+            R::TargetFailed { pool, target, map_version } => {
+                self.target_failed(pool, target, map_version, orders).await
+            }
             R::TargetFull { pool, target, map_version } => {
                 self.target_full(pool, target, map_version, orders).await
             }

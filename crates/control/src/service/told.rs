@@ -111,6 +111,47 @@ impl Service {
         self.change_under(id, map_version, orders, change).await
     }
 
+    /// The device of a target takes no more writes. Where others have what it holds, it is away until its engine is started again; where not, what is there can be read, at least.
+    ///
+    /// Errors: `Stale` when it is not in the pool under the newest map, `Busy` when of some objects nobody else is there.
+    pub(super) async fn target_failed(
+        &self,
+        id: PoolId,
+        target: TargetId,
+        map_version: u32,
+        orders: &dyn Targets,
+    ) -> Result<ControlReply> {
+        let change = async |pool: &mut PoolDf| {
+            let mut without = self.map(pool).await?;
+            let copies = self.copies_wanted(id).await?;
+            let Some(held) = pool.targets.iter_mut().find(|held| held.id == target) else {
+                let text = format!("target {target} is not in pool {id}");
+                return Err(Error::new(Code::Stale, text));
+            };
+            if held.state != TargetState::Up && held.reason != Some(DownReason::Behind) {
+                return Ok(None);
+            }
+            let version = map_version + 1;
+            held.turn(TargetState::Down, Some(DownReason::Silent), version);
+            if let Some(info) = without.targets.iter_mut().find(|info| info.id == target) {
+                *info = held.info();
+            }
+            let is_lost = |copies| placement::losses(copies, &without, |_| true).is_unavailable;
+            if copies < 2 || (2..=copies).any(is_lost) {
+                let text = format!(
+                    "the device of target {target} takes no more writes, and of some objects in pool '{}' nobody else is there",
+                    pool.name()
+                );
+                return Err(Error::new(Code::Busy, text));
+            }
+            pool.map_version += 1;
+            Ok(Some(format!(
+                "the device of target {target} takes no more writes: it is away until its engine is started again"
+            )))
+        };
+        self.change_under(id, map_version, orders, change).await
+    }
+
     /// A target has all that the groups have that it is to join.
     ///
     /// Errors: `Stale` when nothing moves under the newest map.

@@ -11,6 +11,8 @@ mod checksums;
 mod coded;
 mod control_plane;
 mod day;
+
+mod failed_devices;
 mod failover;
 mod faults;
 mod full_spares;

@@ -218,6 +218,8 @@ fn requests(visitor: &mut impl Visitor) {
     request("target_lacks", lacks);
     let damaged = TargetDamaged { pool: PoolId(5), target: TargetId(3), map_version: 7 };
     request("target_damaged", damaged);
+    let failed = TargetFailed { pool: PoolId(5), target: TargetId(3), map_version: 7 };
+    request("target_failed", failed);
     request("system_clear_exclude", SystemClearExclude { rank: Rank(2) });
     request("system_drain", SystemDrain { rank: Rank(2), drains: true });
     request("catalog_copy", CatalogCopy { generation: 9, after: "pool/1".into() });
