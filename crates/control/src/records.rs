@@ -16,7 +16,8 @@ use uuid::Uuid;
 use wire::cache::DataCache;
 use wire::control::{Member, MemberState, TargetAim};
 use wire::map::{
-    DownReason, EngineInfo, OutTarget, PassedSpare, PlacementSet, PoolMap, TargetInfo, TargetState,
+    DownReason, EngineInfo, LEFT_UNSURE, OutTarget, PassedSpare, PlacementSet, PoolMap, TargetInfo,
+    TargetState,
 };
 use wire::scrub::{HealShare, Scrub, ScrubRate};
 
@@ -130,7 +131,8 @@ impl TargetDf {
         TargetInfo { id, rank, state, since, reason, left, incarnation }
     }
 
-    /// Takes a state with the map of this version; true if that is news.
+    /// Takes a state with the map of this version; true if that is news. Who goes while nobody knows whether it lacks anything has done all that the others did up
+    /// to now, and does no more of it.
     pub fn turn(&mut self, state: TargetState, reason: Option<DownReason>, version: u32) -> bool {
         if (self.state, self.reason) == (state, reason) {
             return false;
@@ -139,6 +141,11 @@ impl TargetDf {
         self.left = match (state, self.left) {
             (TargetState::Up | TargetState::Drain | TargetState::New, _) => 0,
             (TargetState::Down | TargetState::DownOut, 0) => version,
+            (TargetState::Down | TargetState::DownOut, LEFT_UNSURE)
+                if reason != Some(DownReason::Behind) =>
+            {
+                version
+            }
             (TargetState::Down | TargetState::DownOut, left) => left,
         };
         true

@@ -7,6 +7,7 @@ use crate::damage::{Spot, is_damage};
 use crate::give_way::TURN_BYTES;
 use crate::group::Group;
 use crate::streams::Sent;
+use crate::suspects::{What, changed_by};
 use crate::target::{Target, TargetPool};
 use std::rc::Rc;
 use std::time::Duration;
@@ -254,6 +255,34 @@ impl Target {
         Ok(())
     }
 
+    /// Parts of transactions that change a key are decided before its image goes anywhere. Who gets it may have seen one decided by an earlier leader: the image would take back
+    /// what that has changed, and when it is decided here nobody has it take effect there once more. Of later parts every member is told.
+    ///
+    /// Errors: `Busy` when one is in doubt for long.
+    async fn await_older_parts(
+        &self,
+        ctx: &Rc<TargetPool>,
+        cont: ContId,
+        unit: Unit,
+        dkey: &[u8],
+    ) -> Result<()> {
+        let held = ctx.shard.prepared();
+        let until = self.env.now() + TURNS_TIME_MAX;
+        for (tx, _) in held {
+            if !changes_key(ctx, tx, cont, unit, dkey) {
+                continue;
+            }
+            while ctx.shard.is_prepared(tx) {
+                if self.is_done_with(ctx) || self.env.now() >= until {
+                    let text = format!("a transaction that changes a key of {unit} is in doubt");
+                    return Err(Error::new(Code::Busy, text));
+                }
+                ctx.undecided.wait(&self.env, tx, LOOK_PAUSE).await;
+            }
+        }
+        Ok(())
+    }
+
     async fn units_for(
         &self,
         ctx: &TargetPool,
@@ -336,6 +365,7 @@ impl Target {
             if bytes >= bytes_max {
                 break;
             }
+            self.await_older_parts(ctx, cont, unit, dkey).await?;
             let mut is_mended = false;
             let image = loop {
                 let watch = ctx.streams.watch();
@@ -517,4 +547,21 @@ impl Target {
         }
         Ok(())
     }
+}
+
+/// True when a part that is held here changes this key.
+fn changes_key(ctx: &TargetPool, tx: TxId, cont: ContId, unit: Unit, dkey: &[u8]) -> bool {
+    let Some((of, part)) = ctx.shard.prepared_batch(tx).filter(|(of, _)| *of == cont) else {
+        return false;
+    };
+    let mut changes = false;
+    changed_by(of, &part.batch().ops, &mut |(_, at, what)| {
+        changes |= at == unit
+            && match what {
+                What::Dkey(changed) => changed == dkey,
+                What::Whole => true,
+                What::Facts | What::Answer(_) | What::Decided(..) | What::Notes => false,
+            };
+    });
+    changes
 }

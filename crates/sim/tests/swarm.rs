@@ -109,6 +109,7 @@ fn demand_all_kinds(reports: &[Report]) {
         ("reads by members", sum(&|report| report.member_reads.0)),
         ("reads that members refused", sum(&|report| report.member_reads.1)),
         ("exchanged disks", sum(&|report| report.wiped)),
+        ("targets that were drained or excluded", sum(&|report| report.wishes)),
         ("blocks with flipped bits", sum(&|report| report.decayed[0])),
         ("blocks that got what was for another", sum(&|report| report.decayed[1])),
         ("blocks that cannot be read", sum(&|report| report.decayed[2])),

@@ -8,6 +8,7 @@ mod clients;
 mod healing;
 mod leases;
 mod member_reads;
+mod returns;
 mod run;
 mod transactions;
 
@@ -45,7 +46,7 @@ const SWARM: Test =
 
 fn all() -> impl Iterator<Item = &'static Mutant> {
     let members = leases::MUTANTS.iter().chain(member_reads::MUTANTS);
-    let others = clients::MUTANTS.iter().chain(members);
+    let others = clients::MUTANTS.iter().chain(returns::MUTANTS).chain(members);
     transactions::MUTANTS.iter().chain(healing::MUTANTS).chain(others)
 }
 

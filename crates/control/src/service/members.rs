@@ -19,7 +19,7 @@ use types::map::HashMap;
 use types::{Code, Error, Rank, Result, TargetId};
 use uuid::Uuid;
 use wire::control::{ControlReply, MemberState, TargetAim};
-use wire::map::{DownReason, EngineInfo, LEFT_UNSURE, TargetState};
+use wire::map::{DownReason, EngineInfo, TargetState};
 
 /// Why an engine is joining.
 pub(super) const STARTED: &str = "it has started, and is told what it holds";
@@ -261,9 +261,5 @@ fn follow(target: &mut TargetDf, engine: MemberState, version: u32) -> bool {
         ) => DownReason::Stopped,
         _ => return false,
     };
-    if target.left == LEFT_UNSURE {
-        // Up to now it has done all that the others did.
-        target.left = 0;
-    }
     target.turn(TargetState::Down, Some(reason), version)
 }

@@ -1,10 +1,10 @@
 //! What targets tell of themselves, and whose word counts.
 
-use crate::fake::{GIB, System};
+use crate::fake::{GIB, System, label};
 use futures_executor::block_on;
 use types::{Code, Durability, PlacementRule, Rank, TargetId};
-use wire::control::ControlRequest as R;
-use wire::map::{DownReason, LEFT_UNSURE, PoolMap, TargetInfo};
+use wire::control::{ControlRequest as R, TargetAim};
+use wire::map::{DownReason, LEFT_UNSURE, PoolMap, TargetInfo, TargetState};
 
 fn map(system: &System) -> PoolMap {
     system.pools()[0].map.clone()
@@ -91,5 +91,39 @@ fn who_was_opened_again_is_trusted_as_far_as_its_pool_promises() {
             "{durability:?}"
         );
         system.assert_in_step();
+    }
+}
+
+/// A target was excluded, or its engine's disk exchanged, before it had compared itself after a restart. It was still said to have all that anybody was told of; what the others did while it was
+/// out it was believed to have when it was back, and with one of them away it led, with what was as old as that (seed 781 of the swarm with targets that are excluded).
+#[test]
+fn who_goes_before_it_has_compared_itself_left_then() {
+    type Go = fn(&System, TargetId);
+    let exclude: Go = |system, target| {
+        let aim = |aim| R::PoolAim { pool: label("tank"), targets: vec![target], aim };
+        system.run(aim(TargetAim::Exclude)).unwrap();
+    };
+    let exclude_engine: Go = |system, _| {
+        system.run(R::SystemExclude { rank: Rank(1), why: String::new() }).unwrap();
+    };
+    let die: Go = |system, _| {
+        block_on(system.service.engine_is_silent(Rank(1), "gone", true, &*system.targets)).unwrap();
+    };
+    let lose: Go = |system, target| {
+        system.targets.wipe(target);
+        block_on(system.service.resume_engine(Rank(1), &*system.targets)).unwrap();
+    };
+    for go in [exclude, exclude_engine, die, lose] {
+        let system = System::new(2);
+        system.pool("tank");
+        let opened = TargetId(2);
+        system.targets.unsure.borrow_mut().insert(opened);
+        block_on(system.service.resume_engine(Rank(1), &*system.targets)).unwrap();
+        assert_eq!(of(&system, opened).left, LEFT_UNSURE);
+        system.targets.unsure.borrow_mut().clear();
+        go(&system, opened);
+        let gone = of(&system, opened);
+        assert_eq!((gone.state, gone.left), (TargetState::Down, map(&system).version));
+        assert_ne!(gone.reason, Some(DownReason::Behind));
     }
 }

@@ -45,12 +45,6 @@ pub(super) async fn open(client: &Client) -> Result<Container> {
     pool.cont_open(&name("c"), OpenMode::ReadWrite).await
 }
 
-fn object(cont: &Container, class: &str, number: u64) -> Result<KvObj> {
-    let class = class.parse()?;
-    let oid = cont.generate_oid(ObjType::KvHashed, class, 0, number)?;
-    Ok(KvObj { object: cont.object(oid) })
-}
-
 /// The bytes that stand for a value: the value, and a length and a filling that follow from it.
 fn bytes_of(value: u64) -> Vec<u8> {
     let word = types::hash::mix(value);
@@ -99,7 +93,20 @@ impl Worker {
             Place::Once(key) => (self.run.settings.class_alone, ONCE_OBJECT, key),
             Place::Block(..) => return Err(Error::inval("a block is in an array")),
         };
-        Ok((object(&self.cont, class, number)?, key.to_le_bytes()))
+        let oid = self.run.oid(&self.cont, ObjType::KvHashed, class, number)?;
+        Ok((KvObj { object: self.cont.object(oid) }, key.to_le_bytes()))
+    }
+
+    /// Has all objects of the run known while all targets are there.
+    pub fn know_objects(&self) -> Result<()> {
+        if self.run.settings.has_names {
+            return Ok(());
+        }
+        if let Some(files) = &self.run.settings.files {
+            return (0..files.count).try_for_each(|number| self.file(files, number).map(drop));
+        }
+        let keys = (0..self.run.settings.keys).map(Place::Key);
+        keys.chain([Place::Once(0)]).try_for_each(|place| self.kv(place).map(drop))
     }
 
     /// Does its calls.

@@ -7,11 +7,14 @@ use env::{DiskFaults, Env};
 use futures_util::future::join_all;
 use std::time::Duration;
 use transport::SimNet;
+use wire::control::TargetAim;
 
 /// A start that has no end is begun again after this long.
 const START_TIME_MAX: Duration = Duration::from_secs(20);
 /// Once a disk has failed, participants of transactions have so long to ask what became of them.
 const FAILED_TIME: Duration = Duration::from_secs(1);
+/// In clusters with copies, half of those that fail go on for up to so long after that.
+const FAILED_TIME_MAX: Duration = Duration::from_secs(12);
 /// How far a clock jumps: two seconds either way.
 const CLOCK_OFF_NS_MAX: i64 = 2_000_000_000;
 /// How much a clock gains or loses at most, millionths: it is twice as fast, or stands still.
@@ -111,6 +114,8 @@ impl Run {
             Fault::Split => self.split(env, engine).await,
             Fault::Wipe => self.wipe(env, engine).await,
             Fault::Damage => self.damage(env, engine).await,
+            Fault::Drain => self.wish(env, engine, TargetAim::Drain).await,
+            Fault::Exclude => self.wish(env, engine, TargetAim::Exclude).await,
             Fault::FullDisk => {
                 let disk = world.disk(&Cluster::engine_name(engine));
                 let room = env.random_u64() % (1 << 20);
@@ -269,6 +274,10 @@ impl Run {
         self.pause(env, Duration::from_millis(100)).await;
         disk.set_faults(DiskFaults::default());
         env.sleep(FAILED_TIME).await;
+        // Others may lead by then.
+        if self.settings.class_alone != "S1" && env.random_u64().is_multiple_of(2) {
+            self.pause(env, FAILED_TIME_MAX).await;
+        }
         self.kill(engine);
         self.start(env, engine).await;
         self.down.borrow_mut().remove(&engine);

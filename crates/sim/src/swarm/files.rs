@@ -75,9 +75,9 @@ fn value_of(bytes: &[u8]) -> Result<Option<u64>> {
 }
 
 impl Worker {
-    fn file(&self, files: &Files, number: u64) -> Result<ArrayObj> {
-        let class = files.class.parse()?;
-        let oid = self.cont.generate_oid(ObjType::ArrayByte, class, 0, FIRST_OBJECT + number)?;
+    pub(super) fn file(&self, files: &Files, number: u64) -> Result<ArrayObj> {
+        let number = FIRST_OBJECT + number;
+        let oid = self.run.oid(&self.cont, ObjType::ArrayByte, files.class, number)?;
         let chunk_records = files.chunk_bytes();
         Ok(ArrayObj { cont: self.cont.clone(), oid, record_bytes: 1, chunk_records })
     }

@@ -35,7 +35,7 @@ fn are_others_whole(map: &PoolMap, lost: &[TargetId]) -> bool {
 
 impl Run {
     /// The targets of an engine.
-    fn targets_of(&self, map: &PoolMap, engine: usize) -> Vec<TargetId> {
+    pub(super) fn targets_of(&self, map: &PoolMap, engine: usize) -> Vec<TargetId> {
         let address = format!("sim:{}", Cluster::engine_name(engine));
         let is_its =
             |target: &TargetId| map.engine_of(*target).is_some_and(|engine| engine.tcp == address);

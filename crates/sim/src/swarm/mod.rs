@@ -15,6 +15,7 @@ mod losses;
 mod names;
 mod run;
 mod settings;
+mod wishes;
 
 pub use clients::Place;
 pub use files::Files;

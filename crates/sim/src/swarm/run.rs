@@ -6,6 +6,7 @@ use super::settings::{Fault, Settings};
 use crate::cluster::{Cluster, ClusterSpec};
 use crate::history::{Call, History, Moment, Moments};
 use crate::linearizable::{self, Crash, Verdict};
+use crate::local::make_container_with;
 use crate::register::{Asked, Register, Said};
 use crate::serializable::{self, Transaction};
 use crate::stores;
@@ -19,7 +20,7 @@ use std::fmt::Debug;
 use std::rc::Rc;
 use std::time::Duration;
 use transport::SimNet;
-use types::{Code, ContLayout, Durability, Error, Result};
+use types::{Code, ContLayout, ContProps, Durability, Error, ObjClass, ObjType, Oid, Result};
 
 /// Once there is peace, everybody is done after so long, virtual time.
 const PEACE_TIME_MAX: Duration = Duration::from_secs(120);
@@ -41,6 +42,8 @@ pub struct Report {
     pub stripes: u64,
     /// Engines whose disks were exchanged for empty ones.
     pub wiped: u64,
+    /// Wishes of an administrator that were heard: two for targets that were drained or excluded, and serve again.
+    pub wishes: u64,
     /// Blocks that decayed: of which bits flipped, that got what was for another, that cannot be read.
     pub decayed: [u64; 3],
     /// Cuts between two engines.
@@ -74,11 +77,15 @@ pub(super) struct Run {
     names: History<NameCall, NameAnswer>,
     transactions: RefCell<Vec<Transaction>>,
     value_last: Cell<u64>,
+    oids: RefCell<BTreeMap<u64, Oid>>,
     stripes: Cell<u64>,
     member_reads: Cell<(u64, u64)>,
     /// Somebody has lost something that is not whole again.
     pub is_losing: Cell<bool>,
     pub wiped: Cell<u64>,
+    /// Targets are drained or excluded.
+    pub is_wishing: Cell<bool>,
+    pub wishes: Cell<u64>,
     pub decayed: RefCell<[u64; 3]>,
     pub engine_cuts: Cell<u32>,
     pub still: Cell<(u32, u32)>,
@@ -108,10 +115,13 @@ pub fn run(settings: &Settings, tells: bool) -> std::result::Result<Report, Stri
         histories: RefCell::default(),
         transactions: RefCell::default(),
         value_last: Cell::new(0),
+        oids: RefCell::default(),
         stripes: Cell::new(0),
         member_reads: Cell::default(),
         is_losing: Cell::new(false),
         wiped: Cell::new(0),
+        is_wishing: Cell::new(false),
+        wishes: Cell::new(0),
         decayed: RefCell::default(),
         engine_cuts: Cell::new(0),
         still: Cell::default(),
@@ -143,6 +153,16 @@ impl Run {
     pub fn new_value(&self) -> u64 {
         self.value_last.set(self.value_last.get() + 1);
         self.value_last.get()
+    }
+
+    /// The object of a class with a number. Made once: while targets are drained a pool may be too small for new ones.
+    pub fn oid(&self, cont: &Container, kind: ObjType, class: &str, number: u64) -> Result<Oid> {
+        if let Some(oid) = self.oids.borrow().get(&number) {
+            return Ok(*oid);
+        }
+        let oid = cont.generate_oid(kind, class.parse()?, 0, number)?;
+        self.oids.borrow_mut().insert(number, oid);
+        Ok(oid)
     }
 
     /// The history of a key.
@@ -207,9 +227,13 @@ impl Run {
                 Ok(()) => open(&setup).await,
                 Err(error) => Err(error),
             },
-            false => self.cluster.container(&setup, durability, ContLayout::Plain).await,
+            false => match self.plain_props() {
+                Ok(props) => make_container_with(&setup, durability, props).await,
+                Err(error) => Err(error),
+            },
         };
         let maker = Worker::new(self.clone(), u32::MAX, cont.map_err(text("making a container"))?);
+        maker.know_objects().map_err(text("making objects"))?;
         let limit = self.settings.bulk_limit;
         let limits = ["ioc_max_writers", "ioc_max_readers"];
         let limits = limits.map(|name| (name.to_string(), limit.to_string()));
@@ -287,6 +311,7 @@ impl Run {
         deadline.set(env.now() + PEACE_TIME_MAX);
         let looked = watch(&env, &deadline, self, last).await;
         looked.ok_or("in peace, a key gives no answer")?.map_err(text("in peace"))?;
+        self.end_wishes(&env, &setup).await.map_err(text("in peace"))?;
         self.demand_mended(&env, &setup).await.map_err(text("in peace"))?;
         let compared = match &self.settings.files {
             Some(files) => maker.compare_cells(files).await.map_err(text("comparing cells"))?,
@@ -301,6 +326,14 @@ impl Run {
             checked.map_or(Ok(()), Err)?;
         }
         Ok(())
+    }
+
+    /// Of a container whose objects nobody finds without room for their members: what would leave too few targets is refused.
+    fn plain_props(&self) -> Result<ContProps> {
+        let widest = self.settings.files.as_ref().map_or(self.settings.class, |files| files.class);
+        let oclass: ObjClass = widest.parse()?;
+        let rd_fac = oclass.scheme.redundancy_factor();
+        Ok(ContProps { layout: ContLayout::Plain, oclass, ..ContProps::posix(rd_fac) })
     }
 
     /// Stops all engines, of some runs in good order, and has their stores looked at; says what is wrong.
@@ -347,6 +380,7 @@ impl Run {
             stripes: self.stripes.get(),
             member_reads: self.member_reads.get(),
             wiped: self.wiped.get(),
+            wishes: self.wishes.get(),
             decayed: *self.decayed.borrow(),
             engine_cuts: self.engine_cuts.get(),
             still: self.still.get(),

@@ -53,11 +53,23 @@ pub enum Fault {
     Pause,
     /// An engine and a client hear nobody but each other, for so long that others lead in the engine's place; its monotonic clock is slow meanwhile.
     Split,
+    /// Targets are drained, until all they have has moved or before that, and then serve again; of pools with copies.
+    Drain,
+    /// Targets are excluded for a while; of pools with copies.
+    Exclude,
 }
 
 /// Those that not all clusters can bear; each says which.
-pub const FURTHER_FAULTS: [Fault; 6] =
-    [Fault::Absence, Fault::Drift, Fault::Wipe, Fault::Damage, Fault::Pause, Fault::Split];
+pub const FURTHER_FAULTS: [Fault; 8] = [
+    Fault::Absence,
+    Fault::Drift,
+    Fault::Wipe,
+    Fault::Damage,
+    Fault::Pause,
+    Fault::Split,
+    Fault::Drain,
+    Fault::Exclude,
+];
 
 /// All kinds, in the order in which a seed asks for them.
 pub const FAULTS: [Fault; 13] = [
@@ -263,6 +275,14 @@ impl Settings {
             // Who is alone with the engine must still read when others have written, and not wait for what nobody hears.
             self.patience = self.patience.min(Duration::from_millis(500));
             self.calls = self.calls.max(120);
+        }
+        let rng = Rng::new(types::hash::mix2(seed, 0x3_15e5));
+        for fault in [Fault::Drain, Fault::Exclude] {
+            if rng.below(4) == 0 && has_copies {
+                self.faults.push(fault);
+                self.trouble = self.trouble.max(Duration::from_secs(20));
+                self.pause_max = self.pause_max.max(Duration::from_millis(300));
+            }
         }
     }
 

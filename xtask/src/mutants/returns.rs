@@ -1,0 +1,68 @@
+//! Defects in what is believed of targets that come back, and of parts of transactions that they hold.
+
+use super::{Edit, Mutant, Test};
+
+const fn cluster(filter: &'static str) -> Test {
+    Test { package: "sim", program: "cluster", filter, env: &[] }
+}
+
+const fn control(filter: &'static str) -> Test {
+    Test { package: "control", program: "control", filter, env: &[] }
+}
+
+pub(super) const MUTANTS: &[Mutant] = &[
+    Mutant {
+        name: "old-answers-are-news",
+        what: "what a target said of what it held before a reset is noted after it",
+        edits: &[Edit {
+            path: "crates/control/src/service/stores.rs",
+            from: "if durability != Durability::Memory && held.incarnation != *asked {\n",
+            to: "if durability == Durability::Memory && held.incarnation != *asked {\n",
+        }],
+        found_by: control("cases_stores::what_was_said_before_a_reset_is_no_news_after_it"),
+    },
+    Mutant {
+        name: "marks-go-unheard",
+        what: "a member that comes back forgets what has no name, whether its leader has told of it or not",
+        edits: &[Edit {
+            path: "crates/engine/src/nameless.rs",
+            from: "                untold.remove(&(cont, *unit));\n",
+            to: "                untold.replace((cont, *unit));\n",
+        }],
+        found_by: cluster("failover::what_is_open_outlives_its_name_and_its_leader"),
+    },
+    Mutant {
+        name: "images-of-held-keys",
+        what: "a new leader gives others a key without what a part that it holds still is to change, which they may have seen decided",
+        edits: &[Edit {
+            path: "crates/engine/src/mend.rs",
+            from: "            self.await_older_parts(ctx, cont, unit, dkey).await?;\n",
+            to: "            drop(self.await_older_parts(ctx, cont, unit, dkey));\n",
+        }],
+        found_by: cluster(
+            "suspects::what_one_of_three_saw_decided_is_not_taken_back_by_who_holds_the_part_still",
+        ),
+    },
+    Mutant {
+        name: "gone-and-trusted",
+        what: "a target that is excluded before it has compared itself is believed to have what is done while it is out",
+        edits: &[Edit {
+            path: "crates/control/src/records.rs",
+            from: "                if reason != Some(DownReason::Behind) =>\n",
+            to: "                if reason == Some(DownReason::Silent) =>\n",
+        }],
+        found_by: control("cases_told::who_goes_before_it_has_compared_itself_left_then"),
+    },
+    Mutant {
+        name: "another-try-is-another-transaction",
+        what: "a client tries a transaction with another id when a target says that it serves nothing",
+        edits: &[Edit {
+            path: "crates/client/src/batch.rs",
+            from: "                    attempt.flags |= wire::header::FLAG_RETRY;\n                    self.cont.pool().0.state.refresh_soon(client);\n",
+            to: "                    attempt.begin_anew(client);\n                    self.cont.pool().0.state.refresh_soon(client);\n",
+        }],
+        found_by: cluster(
+            "in_doubt::what_was_committed_before_its_leader_lost_its_store_is_told_as_committed",
+        ),
+    },
+];
