@@ -258,16 +258,22 @@ impl Target {
     /// Parts of transactions that change a key are decided before its image goes anywhere. Who gets it may have seen one decided by an earlier leader: the image would take back
     /// what that has changed, and when it is decided here nobody has it take effect there once more. Of later parts every member is told.
     ///
-    /// Errors: `Busy` when one is in doubt for long.
+    /// Errors: `Busy` when one is in doubt for long; at once where a member that has all of its groups is to get the key, for what else a lost leader left is not to wait.
     async fn await_older_parts(
         &self,
         ctx: &Rc<TargetPool>,
+        to: &Group,
         cont: ContId,
         unit: Unit,
         dkey: &[u8],
     ) -> Result<()> {
         let held = ctx.shard.prepared();
-        let until = self.env.now() + TURNS_TIME_MAX;
+        if held.is_empty() {
+            return Ok(());
+        }
+        let map = ctx.map()?;
+        let waits = to.followers.iter().all(|member| !placement::is_live(*member, &map));
+        let until = self.env.now() + if waits { TURNS_TIME_MAX } else { Duration::ZERO };
         for (tx, _) in held {
             if !changes_key(ctx, tx, cont, unit, dkey) {
                 continue;
@@ -365,7 +371,7 @@ impl Target {
             if bytes >= bytes_max {
                 break;
             }
-            self.await_older_parts(ctx, cont, unit, dkey).await?;
+            self.await_older_parts(ctx, to, cont, unit, dkey).await?;
             let mut is_mended = false;
             let image = loop {
                 let watch = ctx.streams.watch();

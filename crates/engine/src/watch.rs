@@ -237,6 +237,13 @@ impl ControlHost {
                 }
             }
             for overdue in overdue {
+                // Others were asked, which takes a moment: one that was started again meanwhile has joined, and is not to be called down after that.
+                let look = looks.iter().find(|look| look.engine.rank == overdue.rank);
+                if let Some(look) = look.filter(|_| overdue.is_refused)
+                    && self.peers.ping(look.engine, self.look_time()).await.is_some()
+                {
+                    continue;
+                }
                 self.call_down(service, &mut watch, overdue).await;
             }
             for rank in service.take_untold() {
