@@ -36,8 +36,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         what: "a new leader gives others a key without what a part that it holds still is to change, which they may have seen decided",
         edits: &[Edit {
             path: "crates/engine/src/mend.rs",
-            from: "            self.await_older_parts(ctx, cont, unit, dkey).await?;\n",
-            to: "            drop(self.await_older_parts(ctx, cont, unit, dkey));\n",
+            from: "            self.await_older_parts(ctx, to, cont, unit, dkey).await?;\n",
+            to: "            drop(self.await_older_parts(ctx, to, cont, unit, dkey));\n",
         }],
         found_by: cluster(
             "suspects::what_one_of_three_saw_decided_is_not_taken_back_by_who_holds_the_part_still",
