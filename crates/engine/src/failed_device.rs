@@ -2,7 +2,7 @@
 //!
 //! Who follows with such a device holds up those who lead, and who leads refuses its clients. Where others have what it holds it is said to be
 //! away ([`ControlRequest::TargetFailed`]): they lead, and stand in for it like for a lost engine. It comes back when its engine is started again. Where nobody else
-//! is there it goes on, for what is on it can be read.
+//! is there it stays: nobody could lead in its place.
 
 use crate::target::{Target, TargetPool};
 use env::Env;
@@ -40,8 +40,8 @@ impl Target {
                     false => 0,
                 };
                 ctx.writes_seen.refusing_looks.set(looks);
-                let has_log = !ctx.shard.log_stat().is_some_and(|log| log.failed);
-                if looks >= if has_log { REFUSING_LOOKS } else { 1 } {
+                let has_lost_log = ctx.shard.log_stat().is_some_and(|log| log.failed);
+                if has_lost_log || looks >= REFUSING_LOOKS {
                     target.tell_of_failure(&ctx).await;
                 }
             }

@@ -111,7 +111,7 @@ impl Service {
         self.change_under(id, map_version, orders, change).await
     }
 
-    /// The device of a target takes no more writes. Where others have what it holds, it is away until its engine is started again; where not, what is there can be read, at least.
+    /// The device of a target takes no more writes. Where others have what it holds, it is away until its engine is started again; where not, it stays.
     ///
     /// Errors: `Stale` when it is not in the pool under the newest map, `Busy` when of some objects nobody else is there.
     pub(super) async fn target_failed(

@@ -90,7 +90,7 @@ fn a_target_whose_device_fails_is_as_good_as_away() {
     }
 }
 
-/// Where nobody else has what a target holds, it is not called away: that would take from readers what they may still get.
+/// Where nobody else has what a target holds, it is not called away: nobody could lead in its place.
 #[test]
 fn who_alone_has_something_is_not_called_away() {
     for rd_fac in [0, 1] {
