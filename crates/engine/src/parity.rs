@@ -111,7 +111,7 @@ impl Target {
         let cells: Result<Vec<Vec<u8>>> = join_all(asked).await.into_iter().collect();
         match cells {
             Ok(cells) => Ok(Some(cells)),
-            Err(error) if error.code == Code::Closed => Err(error),
+            Err(error) if self.is_done_with(ctx) => Err(error),
             Err(error) => {
                 tracing::debug!("target {}: comparing {}: {error}", self.id, of.unit);
                 Ok(None)

@@ -371,7 +371,8 @@ impl Target {
             steps += 1;
             match self.scrub_step(ctx, steps % STEPS_REMEMBERED == 0).await {
                 Ok(()) => {}
-                Err(error) if error.code == Code::Closed => return,
+                // By its code alone it might be another target's connection that is closed.
+                Err(_) if self.is_done_with(ctx) => return,
                 Err(error) => {
                     tracing::warn!(target_id = %self.id, pool = %ctx.shard.pool(), "scrubber: {error}");
                     self.doze(scrubber, ERROR_PAUSE).await;
@@ -431,7 +432,7 @@ impl Target {
                         );
                     }
                     Ok(_) => {}
-                    Err(error) if error.code == Code::Closed => return Err(error),
+                    Err(error) if self.is_done_with(ctx) => return Err(error),
                     // What is named or kept elsewhere now is compared in the next pass.
                     Err(error) => {
                         tracing::warn!(target_id = %self.id, pool = %ctx.shard.pool(), "comparing parity: {error}");

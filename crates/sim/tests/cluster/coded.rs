@@ -1,11 +1,12 @@
 //! Arrays with erasure codes: stripes are folded into cells, read while members are away, put together again elsewhere, and nothing
 //! of what is overwritten or removed stays.
 
-use client::{ArrayObj, Client, Container};
+use client::{ArrayObj, Client, Container, Pool};
 use engine::StoreConfig;
 use sim::{Cluster, ClusterSpec, members, seeds};
 use std::time::Duration;
-use types::{Code, ContLayout, ContProps, Durability, ObjType, Oid, Rank};
+use transport::SimNet;
+use types::{Code, ContLayout, ContProps, Durability, ObjType, Oid, Rank, TargetId};
 use wire::cell::{Stripe, cell_akey, cell_unit, coined};
 use wire::control::{ControlRequest, Name, OpenMode, SnapName, TargetAim};
 use wire::map::PoolMap;
@@ -600,6 +601,46 @@ fn listings_go_on_behind_cells() {
     });
 }
 
+/// Waits until these passes of the scrubber are over; how many cells were put right so far.
+async fn until_over(client: &Client, pool: &Pool, passes: &[(TargetId, Option<u64>)]) -> u64 {
+    loop {
+        rest(client, 1).await;
+        let stats = pool.scrub_stat().await.unwrap();
+        let stats: Vec<_> = stats.into_iter().map(|(_, stat)| stat.unwrap()).collect();
+        let mut of_targets = stats.iter().zip(passes);
+        if of_targets.all(|(stat, (_, pass))| stat.passes >= pass.unwrap()) {
+            return stats.iter().map(|stat| stat.mended_count).sum();
+        }
+    }
+}
+
+/// A scrubber whose question another target's end cut short took its own part of the pool for closed, and was gone until the
+/// engine was started again: nothing of the target was looked at any more.
+#[test]
+fn a_scrubber_outlives_the_connections_of_others() {
+    let cluster = cluster(1, 3, 60);
+    cluster.block_on(async {
+        let client = cluster.client("c");
+        let cont = cluster.container(&client, Durability::Wal, ContLayout::Plain).await.unwrap();
+        let mut file = File::new(&cont, "EC_2P1G1", 4);
+        file.write(0, 8 * CHUNK).await;
+        rest(&client, 5).await;
+        let net = SimNet::of(cluster.world());
+        net.set_delay(Duration::from_millis(20), Duration::from_millis(20));
+        let passes = cont.pool().scrub().await.unwrap();
+        for _ in 0..12 {
+            client.env().sleep(Duration::from_millis(210)).await;
+            for (a, b) in [(0, 1), (0, 2), (1, 2)] {
+                net.break_connections(&Cluster::engine_name(a), &Cluster::engine_name(b));
+            }
+        }
+        let over = until_over(&client, cont.pool(), &passes);
+        let over = client.env().timeout(Duration::from_secs(120), over).await;
+        assert_eq!(over, Some(0), "a pass does not end");
+        file.check("after it").await;
+    });
+}
+
 /// A cell that is whole and is another one's: no checksum tells, and who restores what is lost would get nonsense from it.
 #[test]
 fn the_scrubber_compares_parity_with_data() {
@@ -643,18 +684,9 @@ fn the_scrubber_compares_parity_with_data() {
             batch.run().await.unwrap();
 
             let pool = cont.pool();
-            // So many cells were put right by a pass, in all.
             let scrub = async || {
                 let passes = pool.scrub().await.unwrap();
-                loop {
-                    rest(&client, 1).await;
-                    let stats = pool.scrub_stat().await.unwrap();
-                    let stats: Vec<_> = stats.into_iter().map(|(_, stat)| stat.unwrap()).collect();
-                    let mut of_targets = stats.iter().zip(&passes);
-                    if of_targets.all(|(stat, (_, pass))| stat.passes >= pass.unwrap()) {
-                        break stats.iter().map(|stat| stat.mended_count).sum::<u64>();
-                    }
-                }
+                until_over(&client, pool, &passes).await
             };
             assert_eq!(scrub().await, parity as u64, "{class}: parity follows data");
             let mut cell = known.get(wrong * cell_bytes as usize..).unwrap_or_default().to_vec();
