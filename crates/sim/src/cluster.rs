@@ -98,7 +98,7 @@ impl Cluster {
                 false => TargetConfig::on(path),
             }
         };
-        let targets = (0..self.spec.targets + self.added.borrow()[at]).map(target).collect();
+        let targets = (0..self.target_count(at)).map(target).collect();
         EngineConfig {
             // Only an engine in a process keeps something there.
             dir: "/".into(),
@@ -118,6 +118,11 @@ impl Cluster {
             store: self.store.clone(),
             targets,
         }
+    }
+
+    /// Targets of an engine, with those it has got since it began.
+    pub fn target_count(&self, at: usize) -> usize {
+        self.spec.targets + self.added.borrow()[at]
     }
 
     /// Gives an engine that runs, and is not killed meanwhile, a further target.

@@ -74,7 +74,12 @@ impl<O: Clone, R: Clone> History<O, R> {
         self.calls.borrow_mut()[call.0].returned = Some((self.moments.next(), answer));
     }
 
-    /// All calls so far, in the order they were invoked.
+    /// Notes a call whose answer was learned in another way.
+    pub fn note(&self, call: Call<O, R>) {
+        self.calls.borrow_mut().push(call);
+    }
+
+    /// All calls so far, in the order they were noted.
     pub fn calls(&self) -> Vec<Call<O, R>> {
         self.calls.borrow().clone()
     }

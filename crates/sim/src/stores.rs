@@ -14,7 +14,7 @@ pub async fn damage(cluster: &Cluster) -> Result<Option<String>> {
     for at in 0..spec.engines {
         let name = Cluster::engine_name(at);
         let env = cluster.world().node(&name);
-        for number in 0..spec.targets {
+        for number in 0..cluster.target_count(at) {
             let devices = Devices::one(Path::new(&format!("/target{number}")));
             let found = Offline::open(&env, &devices, false).await?.check(true).await?;
             let damage = found.into_iter().find(|found| found.severity == Severity::Damage);

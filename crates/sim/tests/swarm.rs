@@ -110,6 +110,9 @@ fn demand_all_kinds(reports: &[Report]) {
         ("reads that members refused", sum(&|report| report.member_reads.1)),
         ("exchanged disks", sum(&|report| report.wiped)),
         ("targets that were drained or excluded", sum(&|report| report.wishes)),
+        ("snapshots", sum(&|report| report.snapshots.0)),
+        ("values that snapshots showed", sum(&|report| report.snapshots.1)),
+        ("targets that came to be there", sum(&|report| report.grown)),
         ("blocks with flipped bits", sum(&|report| report.decayed[0])),
         ("blocks that got what was for another", sum(&|report| report.decayed[1])),
         ("blocks that cannot be read", sum(&|report| report.decayed[2])),
@@ -155,7 +158,7 @@ fn runs_repeat() {
         [(Settings::draw, 5), (Settings::draw_coded, 1), (Settings::draw_named, 1)];
     for (draw, seed) in draws {
         let mut settings = settings_of(draw, seed);
-        for fault in [Fault::Pause, Fault::Drift, Fault::Damage, Fault::Wipe] {
+        for fault in [Fault::Pause, Fault::Drift, Fault::Damage, Fault::Wipe, Fault::Grow] {
             settings.faults.push(fault);
         }
         settings.calls = 15;

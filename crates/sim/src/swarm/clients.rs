@@ -204,6 +204,26 @@ impl Worker {
         Ok(())
     }
 
+    /// All places that have a history of values.
+    pub fn places(&self) -> Vec<Place> {
+        let settings = &self.run.settings;
+        if let Some(files) = &settings.files {
+            let of = |number| (0..files.blocks()).map(move |block| Place::Block(number, block));
+            return (0..files.count).flat_map(of).collect();
+        }
+        let keys = (0..settings.keys).map(Place::Key);
+        keys.chain((0..settings.accounts).map(Place::Account)).collect()
+    }
+
+    /// What a place has, noted nowhere.
+    pub async fn value_of_place(&self, place: Place) -> Result<Option<u64>> {
+        if let (Place::Block(number, block), Some(files)) = (place, &self.run.settings.files) {
+            return self.block_value(files, number, block).await;
+        }
+        let (kv, key) = self.kv(place)?;
+        kv.get(None, &key).await?.map(|bytes| value_of(&bytes)).transpose()
+    }
+
     /// Lists an object's keys: each is there, or not, at some time while it is listed.
     async fn list(&self) -> Result<()> {
         let number = self.below(2);

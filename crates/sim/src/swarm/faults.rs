@@ -5,6 +5,7 @@ use super::settings::Fault;
 use crate::Cluster;
 use env::{DiskFaults, Env};
 use futures_util::future::join_all;
+use std::rc::Rc;
 use std::time::Duration;
 use transport::SimNet;
 use wire::control::TargetAim;
@@ -28,7 +29,7 @@ const SPLIT_TIME: std::ops::Range<Duration> = Duration::from_secs(6)..Duration::
 
 impl Run {
     /// Makes trouble until its time is over or the work is done.
-    pub(super) async fn trouble(&self) {
+    pub(super) async fn trouble(self: &Rc<Self>) {
         let faults = &self.settings.faults;
         if faults.is_empty() {
             return;
@@ -49,7 +50,7 @@ impl Run {
         env.sleep(Duration::from_nanos(env.random_u64() % (most.as_nanos() as u64 + 1))).await;
     }
 
-    async fn happen(&self, env: &Env, fault: Fault) {
+    async fn happen(self: &Rc<Self>, env: &Env, fault: Fault) {
         let world = self.cluster.world();
         let net = SimNet::of(world);
         let engine = env.random_u64() as usize % self.settings.engines;
@@ -116,6 +117,8 @@ impl Run {
             Fault::Damage => self.damage(env, engine).await,
             Fault::Drain => self.wish(env, engine, TargetAim::Drain).await,
             Fault::Exclude => self.wish(env, engine, TargetAim::Exclude).await,
+            Fault::Snapshot => self.take_snapshot(env).await,
+            Fault::Grow => self.grow(env, engine).await,
             Fault::FullDisk => {
                 let disk = world.disk(&Cluster::engine_name(engine));
                 let room = env.random_u64() % (1 << 20);

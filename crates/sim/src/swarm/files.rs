@@ -152,6 +152,19 @@ impl Worker {
         }
     }
 
+    /// What a block has, noted nowhere.
+    pub(super) async fn block_value(
+        &self,
+        files: &Files,
+        number: u64,
+        block: u64,
+    ) -> Result<Option<u64>> {
+        let mut room = vec![0xee; BLOCK_BYTES as usize];
+        let range = [Recx { index: block * BLOCK_BYTES, count: BLOCK_BYTES }];
+        self.file(files, number)?.read(&range, &mut [&mut room]).await?;
+        value_of(&room)
+    }
+
     async fn read_all(&self, files: &Files) -> Result<()> {
         for number in 0..files.count {
             self.ask_blocks(files, number, 0..files.blocks(), Asked::Get).await?;

@@ -64,7 +64,7 @@ impl Run {
         if before.is_some() {
             self.note(|| format!("disks of e{engine} are exchanged"));
             let disk = self.cluster.world().disk(&Cluster::engine_name(engine));
-            for number in 0..self.settings.targets {
+            for number in 0..self.cluster.target_count(engine) {
                 disk.wipe(Path::new(&format!("/target{number}")));
             }
         }
@@ -118,7 +118,7 @@ impl Run {
         let admin = self.cluster.client_within("admin", Duration::from_secs(20));
         let is_first = self.down.borrow().is_empty();
         if is_first && self.map_to_lose(&admin, engine).await.is_some() {
-            let targets = 0..self.settings.targets;
+            let targets = 0..self.cluster.target_count(engine);
             let count: u64 = targets.map(|target| self.let_decay(env, engine, target)).sum();
             self.note(|| format!("{count} blocks of e{engine} decay"));
             let mended = self.until_mended(env, &admin);

@@ -15,6 +15,7 @@ mod losses;
 mod names;
 mod run;
 mod settings;
+mod snapshots;
 mod wishes;
 
 pub use clients::Place;

@@ -3,6 +3,7 @@
 use super::clients::{Place, Worker, open};
 use super::names::{NameAnswer, NameCall, Names, Tree};
 use super::settings::{Fault, Settings};
+use super::snapshots::{KEEPER, Snapshot};
 use crate::cluster::{Cluster, ClusterSpec};
 use crate::history::{Call, History, Moment, Moments};
 use crate::linearizable::{self, Crash, Verdict};
@@ -44,6 +45,10 @@ pub struct Report {
     pub wiped: u64,
     /// Wishes of an administrator that were heard: two for targets that were drained or excluded, and serve again.
     pub wishes: u64,
+    /// Snapshots that were taken, and values that they showed.
+    pub snapshots: (u64, u64),
+    /// Targets that engines got while they ran, and were taken into the pool.
+    pub grown: u64,
     /// Blocks that decayed: of which bits flipped, that got what was for another, that cannot be read.
     pub decayed: [u64; 3],
     /// Cuts between two engines.
@@ -86,6 +91,18 @@ pub(super) struct Run {
     /// Targets are drained or excluded.
     pub is_wishing: Cell<bool>,
     pub wishes: Cell<u64>,
+    /// An engine gets a further target.
+    pub is_growing: Cell<bool>,
+    pub grown: Cell<u64>,
+    /// A snapshot is taken, or looked at.
+    pub is_taking: Cell<bool>,
+    pub snapshots_taken: Cell<u64>,
+    /// Values that snapshots showed.
+    pub shown: Cell<u64>,
+    /// Snapshots that stay.
+    pub kept: RefCell<Vec<Snapshot>>,
+    /// What was found to be wrong by somebody who is no client.
+    pub wrong: RefCell<Option<String>>,
     pub decayed: RefCell<[u64; 3]>,
     pub engine_cuts: Cell<u32>,
     pub still: Cell<(u32, u32)>,
@@ -122,6 +139,13 @@ pub fn run(settings: &Settings, tells: bool) -> std::result::Result<Report, Stri
         wiped: Cell::new(0),
         is_wishing: Cell::new(false),
         wishes: Cell::new(0),
+        is_growing: Cell::new(false),
+        grown: Cell::new(0),
+        is_taking: Cell::new(false),
+        snapshots_taken: Cell::new(0),
+        shown: Cell::new(0),
+        kept: RefCell::default(),
+        wrong: RefCell::default(),
         decayed: RefCell::default(),
         engine_cuts: Cell::new(0),
         still: Cell::default(),
@@ -313,6 +337,8 @@ impl Run {
         looked.ok_or("in peace, a key gives no answer")?.map_err(text("in peace"))?;
         self.end_wishes(&env, &setup).await.map_err(text("in peace"))?;
         self.demand_mended(&env, &setup).await.map_err(text("in peace"))?;
+        self.look_at_kept(&setup).await.map_err(text("looking at snapshots"))?;
+        self.wrong.take().map_or(Ok(()), Err)?;
         let compared = match &self.settings.files {
             Some(files) => maker.compare_cells(files).await.map_err(text("comparing cells"))?,
             None if self.settings.has_names => {
@@ -381,6 +407,8 @@ impl Run {
             member_reads: self.member_reads.get(),
             wiped: self.wiped.get(),
             wishes: self.wishes.get(),
+            snapshots: (self.snapshots_taken.get(), self.shown.get()),
+            grown: self.grown.get(),
             decayed: *self.decayed.borrow(),
             engine_cuts: self.engine_cuts.get(),
             still: self.still.get(),
@@ -468,8 +496,11 @@ fn tell<Op: Debug, Ret: Debug>(
         };
         let place = order.iter().position(|other| *other == at);
         let place = place.map(|place| format!("#{place}")).unwrap_or_default();
-        let who =
-            if call.client == u32::MAX { "judge".into() } else { format!("c{}", call.client) };
+        let who = match call.client {
+            u32::MAX => "judge".into(),
+            KEEPER => "then".into(),
+            client => format!("c{client}"),
+        };
         let span = format!("{}..{end}", call.invoked);
         lines.push(format!("{span:>12} {who:>5} {place:>5} {:?} -> {said}", call.op));
     }

@@ -57,10 +57,14 @@ pub enum Fault {
     Drain,
     /// Targets are excluded for a while; of pools with copies.
     Exclude,
+    /// A snapshot is taken, looked at, and looked at later; of `wal` pools, for others may have shown what a crash takes back.
+    Snapshot,
+    /// An engine gets a further target, which the pool takes in, and which takes over its share; of pools with copies.
+    Grow,
 }
 
 /// Those that not all clusters can bear; each says which.
-pub const FURTHER_FAULTS: [Fault; 8] = [
+pub const FURTHER_FAULTS: [Fault; 10] = [
     Fault::Absence,
     Fault::Drift,
     Fault::Wipe,
@@ -69,6 +73,8 @@ pub const FURTHER_FAULTS: [Fault; 8] = [
     Fault::Split,
     Fault::Drain,
     Fault::Exclude,
+    Fault::Snapshot,
+    Fault::Grow,
 ];
 
 /// All kinds, in the order in which a seed asks for them.
@@ -283,6 +289,15 @@ impl Settings {
                 self.trouble = self.trouble.max(Duration::from_secs(20));
                 self.pause_max = self.pause_max.max(Duration::from_millis(300));
             }
+        }
+        let rng = Rng::new(types::hash::mix2(seed, 0x5_4a95));
+        if rng.below(3) == 0 && self.durability == Durability::Wal && !self.has_names {
+            self.faults.push(Fault::Snapshot);
+        }
+        if rng.below(4) == 0 && has_copies {
+            self.faults.push(Fault::Grow);
+            self.trouble = self.trouble.max(Duration::from_secs(4));
+            self.pause_max = self.pause_max.max(Duration::from_millis(300));
         }
     }
 
