@@ -88,6 +88,8 @@ impl PoolShard {
             if self.checkpoint_gives_room() {
                 self.begin_checkpoint();
             }
+            // Where all that is asked for needs room, nothing else asks again.
+            self.keep_reserve();
             return Err(full(wal.dir()));
         }
         Ok(())
@@ -109,6 +111,11 @@ impl PoolShard {
             if lacks() && (self.checkpointing.is_on() || is_dirty()) && self.begin_checkpoint() {
                 self.wait_for_checkpoint(&lacks).await;
             }
+        }
+        if lacks() && takes_room {
+            // Others may have made room meanwhile, and where all that is asked for needs some, nothing else looks.
+            self.keep_reserve();
+            self.progress.until(|| !self.room.is_growing()).await;
         }
         if lacks() && takes_room {
             return Err(full(wal.dir()));

@@ -1,11 +1,12 @@
 //! A file system that others have filled, for real: a small one that the test fills.
 
 use super::model::*;
-use env::{Env, Rng, SimWorld};
+use env::{DiskFaults, Env, Rng, SimWorld};
 use std::fs::File;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::Duration;
 use types::{Code, Durability, ObjType, Result};
 use vos::{Devices, Lsn, PoolShard, PoolShardConfig, Store, StoreOptions};
 use wire::obj::Cond;
@@ -184,6 +185,47 @@ fn the_log_of_a_small_pool_stays_small() {
         }
         assert!(log_bytes_max <= 48 << 20, "{log_bytes_max}");
         assert!(shard.log_stat().unwrap().checkpoints > 0);
+    });
+    world.clear();
+}
+
+/// A shard that had found its file system full looked for room again only when something was changed in it: where everything that was asked
+/// of it needed room, it refused all that until it was opened again, though others had given back what they had taken.
+#[test]
+fn room_that_others_give_back_is_found_by_who_is_refused() {
+    let world = SimWorld::new(5);
+    let env = world.node("a");
+    let disk = world.disk("a");
+    // What is set aside is not on the disk yet when the node dies.
+    drop(world.block_on(fresh(&env, &config(Durability::Wal))).unwrap());
+    world.kill("a");
+    let env = world.node("a");
+    world.block_on(async {
+        // Others have taken all there is.
+        disk.set_faults(DiskFaults { space_bytes: disk.used_bytes(), ..DiskFaults::default() });
+        let store = open(&env, u64::MAX).await.unwrap();
+        let shard = store.open_shard(POOL).await.unwrap();
+        let put = async |shard: &PoolShard, number: u64| {
+            let act = Act::Single { bulk: false, bytes: 999, fill: number as u8 };
+            let (unit, dkey) = (unit(ObjType::MultiHashed, 1), number.to_le_bytes().to_vec());
+            let step = Step { unit, dkey, akey: vec![], cond: Cond::NONE, act };
+            let lsn = run(shard, number, &step).await?;
+            shard.durable(lsn).await
+        };
+        let mut number = 1;
+        while put(&shard, number).await.is_ok() {
+            number += 1;
+            assert!(number < 100_000, "it is never full");
+        }
+        for _ in 0..5 {
+            env.sleep(Duration::from_secs(2)).await;
+            let refused = put(&shard, number).await.unwrap_err();
+            assert_eq!(refused.code, Code::NoSpace, "{refused}");
+            assert!(refused.text.contains("the file system of"), "{refused}");
+        }
+        disk.set_faults(DiskFaults::default());
+        env.sleep(Duration::from_secs(2)).await;
+        put(&shard, number).await.unwrap();
     });
     world.clear();
 }
