@@ -61,9 +61,7 @@ impl PoolShard {
         let may_begin = || self.is_closed() || self.checkpointing.begin();
         self.progress.until(may_begin).await;
         // Whoever opens it again has the log to itself.
-        if self.is_closed() {
-            return Err(Error::new(Code::Closed, "the shard is closed"));
-        }
+        self.still_open()?;
         let result = checkpoint(&me).await;
         self.checkpoint_ended();
         result

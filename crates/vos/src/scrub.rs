@@ -71,9 +71,7 @@ impl PoolShard {
     /// `Io` when the device gives nothing at all, here and around. A block that alone cannot be read counts as
     /// damaged.
     pub async fn scrub(&self, from: u64, count_max: u64) -> Result<Option<Scrubbed>> {
-        if self.is_closed() {
-            return Err(Error::new(Code::Closed, "the shard is closed"));
-        }
+        self.still_open()?;
         let core = self.core.clone();
         let _guard = ReadGuard::new(&core.space);
         let (kind, first, sums) = {

@@ -202,11 +202,17 @@ impl PoolShard {
         self.closed.get()
     }
 
+    /// Fails once the shard is closed.
+    pub(crate) fn still_open(&self) -> Result<()> {
+        match self.closed.get() {
+            true => Err(Error::new(Code::Closed, "the shard is closed")),
+            false => Ok(()),
+        }
+    }
+
     /// Fails when the shard takes no writes.
     pub(crate) fn writable(&self) -> Result<()> {
-        if self.closed.get() {
-            return Err(Error::new(Code::Closed, "the shard is closed"));
-        }
+        self.still_open()?;
         self.wal.as_ref().map_or(Ok(()), |wal| wal.usable())
     }
 
@@ -340,9 +346,7 @@ impl PoolShard {
                 format!("container {cont} has no snapshot at epoch {at}"),
             ));
         }
-        if self.closed.get() {
-            return Err(Error::new(Code::Closed, "the shard is closed"));
-        }
+        self.still_open()?;
         let found = Ref::filter_map(self.state.borrow(), |state| state.index.conts.get(&cont));
         match found {
             Ok(cont) => Ok(View { cont, at, core: &self.core }),

@@ -106,10 +106,7 @@ impl PoolShard {
     /// Others get their turn.
     async fn count_pause(&self) -> Result<()> {
         self.core.env.yield_now().await;
-        match self.is_closed() {
-            true => Err(Error::new(Code::Closed, "the shard is closed")),
-            false => Ok(()),
-        }
+        self.still_open()
     }
 
     /// Gives back blocks of the data area that nothing refers to: pages that were given up leave them. Bytes that are free

@@ -6,7 +6,7 @@ use env::DiskFaults;
 use sim::{Cluster, ClusterSpec, members, seeds};
 use std::collections::BTreeMap;
 use std::time::Duration;
-use types::{ContProps, Durability, ObjType, PlacementRule, TargetId};
+use types::{Code, ContLayout, ContProps, Durability, ObjType, PlacementRule, TargetId};
 use uuid::Uuid;
 use wire::control::{ControlRequest, Name, OpenMode};
 use wire::map::{PoolMap, TargetState};
@@ -115,6 +115,47 @@ fn who_alone_has_something_is_not_called_away() {
             assert!(refused > 0, "{rd_fac}");
             client.env().sleep(Duration::from_secs(30)).await;
             assert!(is_there(&members::newest_map(&client).await.unwrap()), "{rd_fac}");
+        });
+    }
+}
+
+/// Of a target that stays though its log has failed, what was not being written at that time can be read.
+#[test]
+fn what_was_there_before_a_log_failed_can_be_read() {
+    for durability in [Durability::Wal, Durability::Relaxed] {
+        let cluster = Cluster::start(ClusterSpec { seed: 1, engines: 1, targets: 1 }).unwrap();
+        cluster.block_on(async {
+            let client = cluster.client_within("c", Duration::from_secs(20));
+            let cont = cluster.container(&client, durability, ContLayout::Plain).await.unwrap();
+            let all = objects(&cont, "S1");
+            for kv in &all {
+                kv.put(None, Cond::NONE, b"key", &[1; VALUE_BYTES]).await.unwrap();
+            }
+            client.env().sleep(Duration::from_secs(5)).await;
+            let failing = DiskFaults { write_error_ppm: 1_000_000, ..DiskFaults::default() };
+            cluster.world().disk(&Cluster::engine_name(0)).set_faults(failing);
+            let (written, left) = all.split_at(4);
+            for kv in written {
+                // A relaxed pool acknowledges before it writes.
+                let put = kv.put(None, Cond::NONE, b"key", b"later").await;
+                assert_eq!(put.is_ok(), durability == Durability::Relaxed);
+            }
+            client.env().sleep(Duration::from_secs(5)).await;
+            for kv in left {
+                let found = kv.get(None, b"key").await.unwrap();
+                assert_eq!(found, Some(vec![1; VALUE_BYTES]), "{durability:?}");
+                let refused = kv.put(None, Cond::NONE, b"key", b"later").await.unwrap_err();
+                assert_eq!(refused.code, Code::Io, "{refused}");
+                // Nothing of it has taken effect.
+                assert_eq!(kv.get(None, b"key").await.unwrap(), found, "{durability:?}");
+            }
+            // What a crash takes back is not shown.
+            let shown = written[0].get(None, b"key").await.map_err(|error| error.code);
+            let known = match durability {
+                Durability::Relaxed => Ok(Some(b"later".to_vec())),
+                _ => Err(Code::Io),
+            };
+            assert_eq!(shown, known, "{durability:?}");
         });
     }
 }
