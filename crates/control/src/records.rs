@@ -451,6 +451,9 @@ pub struct RollbackDf {
     pub to: Epoch,
     /// How far it is.
     pub stage: RollbackStageDf,
+    /// When all becomes what it was, newer than all that any target has; known once all are frozen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub epoch: Option<Epoch>,
 }
 
 /// How far a rollback is.

@@ -452,6 +452,7 @@ impl Target {
             }
             let kept_at = here.iter().find(|(name, _)| *name == akey).map(|(_, epoch)| *epoch);
             let Some(kept_at) = kept_at else { continue };
+            ctx.shard.require_open(cont)?;
             if !may_go(stripe.map(|(_, stripe)| stripe), kept_at, self.tick(ctx)) {
                 is_all = false;
                 continue;

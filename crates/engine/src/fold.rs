@@ -249,6 +249,7 @@ impl Target {
             return Err(Error::new(Code::Busy, "it took too long, or members changed meanwhile"));
         }
         let group = self.led_group(ctx, unit)?;
+        ctx.shard.require_open(cont)?;
         let version = ctx.shard.fold_version((cont, unit), dkey, akey, &stripe, count);
         if version != Some(stripe.version) {
             // Whoever changed it has noted it.

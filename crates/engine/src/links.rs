@@ -538,6 +538,7 @@ impl Target {
             return self.punch_in_group(pool, ctx, cont, unit, &[unit]).await;
         }
         let payload = self.stage(ctx, &ops)?;
+        ctx.shard.require_open(cont)?;
         let epoch = self.tick(ctx);
         let lsn =
             ctx.shard.apply(cont, epoch, &ops, payload, None, &[OrphanChange::Remove(unit)])?;
@@ -557,6 +558,7 @@ impl Target {
         ctx.shard.ready(cont, &[], &ops).await?;
         let group = self.led_group(ctx, unit)?;
         let payload = self.stage(ctx, &ops)?;
+        ctx.shard.require_open(cont)?;
         let epoch = self.tick(ctx);
         let orphans: Vec<OrphanChange> =
             adopted.iter().copied().map(OrphanChange::Remove).collect();

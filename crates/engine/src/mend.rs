@@ -394,6 +394,8 @@ impl Target {
                 }
             };
             self.must_lead(ctx, unit, to)?;
+            // What is frozen is told of nothing but what was ordered before.
+            ctx.shard.require_open(cont)?;
             (count, bytes) = (count + 1, bytes + image.len());
             sent.extend(self.ship_image(pool, ctx, to, (cont, unit, dkey), image)?);
         }
@@ -406,6 +408,7 @@ impl Target {
                 }
             };
             self.must_lead(ctx, unit, to)?;
+            ctx.shard.require_open(cont)?;
             let order = Order::InstallFacts { cont, unit };
             sent.push(self.ship(pool, ctx, Some(to), &order, facts, None));
         }

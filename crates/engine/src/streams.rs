@@ -258,6 +258,11 @@ impl Streams {
         given
     }
 
+    /// True when all orders up to a number are settled.
+    pub fn is_settled(&self, number: u64) -> bool {
+        number <= self.settled()
+    }
+
     /// The number up to which all orders are settled.
     fn settled(&self) -> u64 {
         self.last.get() - self.open.borrow().len() as u64

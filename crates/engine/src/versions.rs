@@ -1,10 +1,14 @@
 //! Snapshots and rollbacks, as the control service orders them (see `control`).
+//!
+//! A container that is rolled back is frozen first: nobody begins a change, and what leaders have ordered gets to their members. Then each target makes
+//! its own part what the snapshot shows, all at the same epoch, so that members of a group have the same afterwards. Who may lack something of
+//! a group, of the snapshot or since, does so at an epoch of its own: it is compared with the others, and is to differ from them.
 
 use crate::target::{Target, TargetPool};
 use std::cell::RefCell;
 use std::rc::Rc;
 use types::map::HashMap;
-use types::{ContId, Epoch, PoolId, Result};
+use types::{ContId, Epoch, PoolId, Result, Unit};
 use wire::obj::AdminReply;
 use wire::versions::{ContStage, ContVersions};
 
@@ -16,9 +20,35 @@ struct Rollback {
     outcome: Option<Result<()>>,
 }
 
+/// A container that was frozen: by which order, and the newest order of this target for its groups then.
+#[derive(Clone, Copy)]
+struct Frozen {
+    revision: u64,
+    ordered: u64,
+}
+
 /// Those of a pool's part, by container.
 #[derive(Default)]
-pub(crate) struct Rollbacks(RefCell<HashMap<ContId, Rollback>>);
+pub(crate) struct Rollbacks {
+    rolled: RefCell<HashMap<ContId, Rollback>>,
+    frozen: RefCell<HashMap<ContId, Frozen>>,
+}
+
+impl Rollbacks {
+    /// Notes when a container was frozen; up to which order members are to have all.
+    fn frozen(&self, cont: ContId, revision: u64, newest: u64) -> u64 {
+        let mut frozen = self.frozen.borrow_mut();
+        let known = frozen.get(&cont).copied().filter(|known| known.revision == revision);
+        let now = known.unwrap_or(Frozen { revision, ordered: newest });
+        frozen.insert(cont, now);
+        now.ordered
+    }
+
+    fn forget(&self, cont: ContId) {
+        self.rolled.borrow_mut().remove(&cont);
+        self.frozen.borrow_mut().remove(&cont);
+    }
+}
 
 impl Target {
     /// Takes the versions of a container that are to be kept, and gives epochs beyond its
@@ -40,13 +70,23 @@ impl Target {
         self.tell_when_swept(&ctx, cont);
         let under_way = match ctx.shard.versions(cont)? {
             now if now.revision != versions.revision => false,
-            now => match now.stage {
+            // What is kept says nothing of epochs.
+            _ => match versions.stage {
                 ContStage::Open => {
-                    ctx.rollbacks.0.borrow_mut().remove(&cont);
+                    ctx.rollbacks.forget(cont);
                     false
                 }
-                ContStage::Frozen => ctx.shard.has_prepared(cont),
-                ContStage::RollingBack(to) => self.roll_back(&ctx, cont, to, versions.revision)?,
+                ContStage::Frozen => {
+                    let newest = ctx.streams.last();
+                    let ordered = ctx.rollbacks.frozen(cont, versions.revision, newest);
+                    ctx.shard.has_prepared(cont) || !ctx.streams.is_settled(ordered)
+                }
+                ContStage::RollingBack(to) => {
+                    self.roll_back(&ctx, cont, (to, None), versions.revision)?
+                }
+                ContStage::RollingTo { to, epoch } => {
+                    self.roll_back(&ctx, cont, (to, Some(epoch)), versions.revision)?
+                }
             },
         };
         Ok(AdminReply { epoch, under_way, ..AdminReply::default() })
@@ -58,10 +98,10 @@ impl Target {
         self: &Rc<Self>,
         ctx: &Rc<TargetPool>,
         cont: ContId,
-        to: Epoch,
+        (to, epoch): (Epoch, Option<Epoch>),
         revision: u64,
     ) -> Result<bool> {
-        let mut rollbacks = ctx.rollbacks.0.borrow_mut();
+        let mut rollbacks = ctx.rollbacks.rolled.borrow_mut();
         if let Some(known) = rollbacks.get_mut(&cont)
             && known.revision == revision
         {
@@ -80,19 +120,42 @@ impl Target {
         let (target, ctx) = (self.clone(), ctx.clone());
         // A stop does not wait for it: it is begun again after the start.
         self.env.spawn(async move {
-            let epoch = target.tick(&ctx);
-            let outcome = match ctx.shard.roll_back(cont, to, epoch).await {
+            let outcome = match target.roll_back_units(&ctx, cont, to, epoch).await {
                 Ok(lsn) => ctx.shard.durable(lsn).await,
                 Err(error) => Err(error),
             };
             if let Err(error) = &outcome {
                 tracing::warn!("target {}: rolling back container {cont}: {error}", target.id);
             }
-            let mut rollbacks = ctx.rollbacks.0.borrow_mut();
+            let mut rollbacks = ctx.rollbacks.rolled.borrow_mut();
             if let Some(known) = rollbacks.get_mut(&cont) {
                 known.outcome = Some(outcome);
             }
         });
         Ok(true)
+    }
+
+    async fn roll_back_units(
+        &self,
+        ctx: &TargetPool,
+        cont: ContId,
+        to: Epoch,
+        epoch: Option<Epoch>,
+    ) -> Result<vos::Lsn> {
+        if let Some(epoch) = epoch {
+            ctx.clock.observe(epoch);
+        }
+        // Newer than that of the others.
+        let own = self.tick(ctx);
+        let map = ctx.map()?;
+        let is_whole = placement::is_live(self.id, &*map) && !ctx.is_unsure();
+        let has_all = |unit: Unit| {
+            is_whole
+                && !unit.is_cell()
+                && self.is_member(&map, unit)
+                && !ctx.suspects.has_any_of(cont, unit)
+        };
+        let epoch_of = |unit| epoch.filter(|_| has_all(unit)).unwrap_or(own);
+        ctx.shard.roll_back(cont, to, &epoch_of).await
     }
 }

@@ -112,6 +112,7 @@ fn demand_all_kinds(reports: &[Report]) {
         ("targets that were drained or excluded", sum(&|report| report.wishes)),
         ("snapshots", sum(&|report| report.snapshots.0)),
         ("values that snapshots showed", sum(&|report| report.snapshots.1)),
+        ("rollbacks", sum(&|report| report.rollbacks)),
         ("targets that came to be there", sum(&|report| report.grown)),
         ("blocks with flipped bits", sum(&|report| report.decayed[0])),
         ("blocks that got what was for another", sum(&|report| report.decayed[1])),

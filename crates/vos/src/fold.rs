@@ -156,7 +156,7 @@ impl PoolShard {
         count: u64,
     ) -> Result<Option<Lsn>> {
         self.writable()?;
-        self.require_open(cont)?;
+        self.require_not_rolled(cont)?;
         if self.fold_version((cont, unit), dkey, akey, &stripe, count).is_none() {
             return Ok(None);
         }

@@ -188,7 +188,7 @@ impl PoolShard {
             false => Op::Update { unit, dkey, cond: Cond::NONE, iods },
         }];
         self.ready(cont, &[], &ops).await?;
-        let policy = self.view(cont)?.cont.sums;
+        let policy = self.look(cont)?.sums;
         let payload = self.fill(&image, &ops[0], policy)?;
         self.let_others_go_on(bytes).await;
         let payload = write(payload).await?;
@@ -196,8 +196,8 @@ impl PoolShard {
         self.ready(cont, &[], &ops).await?;
         self.writable()?;
         self.require_cont(cont)?;
-        self.require_open(cont)?;
-        if self.view(cont)?.cont.sums != policy {
+        self.require_not_rolled(cont)?;
+        if self.look(cont)?.sums != policy {
             return Err(Error::new(Code::Busy, "the container was made anew meanwhile"));
         }
         may()?;

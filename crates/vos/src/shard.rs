@@ -315,11 +315,21 @@ impl PoolShard {
         Ok(state.index.conts.get(&cont).map(|found| found.versions.clone()).unwrap_or_default())
     }
 
-    /// `Busy` while a container is being rolled back: nothing of it is read or changed.
-    pub(crate) fn require_open(&self, cont: ContId) -> Result<()> {
+    /// `Busy` while a container is frozen or rolled back: nothing of it is read, and nobody begins a change.
+    pub fn require_open(&self, cont: ContId) -> Result<()> {
+        self.require_stage(cont, |stage| stage == ContStage::Open)
+    }
+
+    /// `Busy` while a container is rolled back. What was begun before it was frozen may come until then: it is in a log of
+    /// another member already.
+    pub(crate) fn require_not_rolled(&self, cont: ContId) -> Result<()> {
+        self.require_stage(cont, |stage| stage.rolls_to().is_none())
+    }
+
+    fn require_stage(&self, cont: ContId, is_right: impl Fn(ContStage) -> bool) -> Result<()> {
         let state = self.state.borrow();
         match state.index.conts.get(&cont) {
-            Some(found) if found.versions.stage != ContStage::Open => Err(Error::new(
+            Some(found) if !is_right(found.versions.stage) => Err(Error::new(
                 Code::Busy,
                 format!("container {cont} is being rolled back; try again when that is done"),
             )),

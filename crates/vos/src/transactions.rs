@@ -54,7 +54,7 @@ impl PoolShard {
     ) -> Result<Lsn> {
         self.writable()?;
         self.require_cont(cont)?;
-        self.require_open(cont)?;
+        self.require_not_rolled(cont)?;
         let batch = HeldBatch::of_batch(batch)?;
         self.check_payload(cont, &payload)?;
         {

@@ -55,9 +55,9 @@ impl PoolShard {
         })
         .await?;
         self.writable()?;
-        self.require_open(cont)?;
+        self.require_not_rolled(cont)?;
         may()?;
-        if self.view(cont)?.cont.whole(unit).is_none() {
+        if self.look(cont)?.whole(unit).is_none() {
             return Ok(self.last_lsn());
         }
         let lsn = self.set_timeline(cont, unit, &timeline)?;

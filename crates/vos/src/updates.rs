@@ -66,7 +66,8 @@ impl PoolShard {
     /// `Inval` when they are not those the container wants; `Csum` when the bulk was damaged on its
     /// way, as far as that is looked at here (see [`SumPolicy::verify`]).
     pub fn take_sums(&self, cont: ContId, sums: &Sums<'_>, payload: &mut Payload) -> Result<()> {
-        payload.take_sums(self.view(cont)?.cont.sums, sums)
+        self.require_not_rolled(cont)?;
+        payload.take_sums(self.look(cont)?.sums, sums)
     }
 
     /// Evaluates read checks, conditions and kinds of values against the present state.
@@ -78,7 +79,7 @@ impl PoolShard {
     }
 
     /// Applies the updates and punches among `ops` at `epoch`, with one log record. To be called
-    /// right after [`PoolShard::check`], without an await between. Other ops are ignored.
+    /// right after [`PoolShard::check`], without an await between, or for what a leader has checked. Other ops are ignored.
     ///
     /// `Inval` when the payload is not that of the ops or was not written; `Io` once the log has
     /// failed. Nothing is changed then.
@@ -93,7 +94,7 @@ impl PoolShard {
     ) -> Result<Lsn> {
         self.writable()?;
         self.require_cont(cont)?;
-        self.require_open(cont)?;
+        self.require_not_rolled(cont)?;
         self.check_payload(cont, &payload)?;
         let (pieces, sums) = (payload.pieces(), &payload.sums);
         let mut changes: SmallVec<[ChangeDf<'_>; 1]> = SmallVec::new();
@@ -139,7 +140,7 @@ impl PoolShard {
                 "the payload must be written to the device before it is applied",
             ));
         }
-        if payload.lacks_sums(self.view(cont)?.cont.sums) {
+        if payload.lacks_sums(self.look(cont)?.sums) {
             return Err(Error::inval(
                 "the update's data carry no checksums, but the container's do",
             ));

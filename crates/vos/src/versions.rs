@@ -12,7 +12,7 @@
 
 use types::{Code, ContId, Epoch, Error, Result, Unit};
 use wire::cell::Dkeys;
-use wire::versions::{ContStage, ContVersions};
+use wire::versions::ContVersions;
 
 use crate::Lsn;
 use crate::index::past::SweepAt;
@@ -41,7 +41,7 @@ impl PoolShard {
         let mut snapshots = wanted.snapshots.clone();
         snapshots.sort_unstable();
         snapshots.dedup();
-        if let ContStage::RollingBack(to) = wanted.stage
+        if let Some(to) = wanted.stage.rolls_to()
             && snapshots.binary_search(&to).is_err()
         {
             return Err(Error::inval(format!("a rollback to {to}, which is no snapshot")));
@@ -160,15 +160,20 @@ impl PoolShard {
         Ok(())
     }
 
-    /// Makes the head of a container what its snapshot `to` sees, at `epoch`, which is newer than
-    /// all there is. To be called in stage [`ContStage::RollingBack`]; may be called again after it was cut off, with
-    /// a newer epoch. Orphans of the container are forgotten: they were of the time after.
-    pub async fn roll_back(&self, cont: ContId, to: Epoch, epoch: Epoch) -> Result<Lsn> {
+    /// Makes the head of a container what its snapshot `to` sees, each unit at an epoch of its own, which is newer than
+    /// all there is of it. To be called in stage [`wire::versions::ContStage::RollingTo`]; may be called again after it was cut off, with
+    /// the same epochs or newer ones. Orphans of the container are forgotten: they were of the time after.
+    pub async fn roll_back(
+        &self,
+        cont: ContId,
+        to: Epoch,
+        epoch_of: &dyn Fn(Unit) -> Epoch,
+    ) -> Result<Lsn> {
         let mut at = Some(0);
         while let Some(hash) = at {
             let (units, next) = self.units_at(cont, hash).await?;
             for unit in units {
-                self.roll_back_object(cont, unit, to, epoch).await?;
+                self.roll_back_object(cont, unit, to, epoch_of(unit)).await?;
             }
             at = next;
         }
@@ -190,7 +195,7 @@ impl PoolShard {
         let mut after: Option<Vec<u8>> = None;
         loop {
             self.writable()?;
-            if self.versions_of(cont)?.stage != ContStage::RollingBack(to) {
+            if self.versions_of(cont)?.stage.rolls_to() != Some(to) {
                 return Err(Error::new(Code::Canceled, "the rollback was called off"));
             }
             self.ready_for(cont, |container| {

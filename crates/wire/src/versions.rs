@@ -14,10 +14,28 @@ pub enum ContStage {
     #[default]
     Open,
     /// No: it is about to be rolled back. The order is carried out when no prepared transaction
-    /// is left.
+    /// is left, and members have what was ordered before.
     Frozen,
     /// No: it is being made what it was at this snapshot.
     RollingBack(Epoch),
+    /// No: it is being made what it was at the snapshot `to`, as a change at `epoch`, which is newer than all that any target has
+    /// of it: the same for all members of a group.
+    RollingTo {
+        /// The snapshot.
+        to: Epoch,
+        /// When it is so, for who has all that its groups have.
+        epoch: Epoch,
+    },
+}
+
+impl ContStage {
+    /// The snapshot that a container is being rolled back to.
+    pub fn rolls_to(self) -> Option<Epoch> {
+        match self {
+            ContStage::Open | ContStage::Frozen => None,
+            ContStage::RollingBack(to) | ContStage::RollingTo { to, .. } => Some(to),
+        }
+    }
 }
 
 /// The versions of a container that a target must keep, told whole each time.

@@ -54,6 +54,26 @@ pub(super) const MUTANTS: &[Mutant] = &[
         found_by: control("cases_told::who_goes_before_it_has_compared_itself_left_then"),
     },
     Mutant {
+        name: "frozen-with-orders-under-way",
+        what: "a container is rolled back while what was ordered before is on its way to members",
+        edits: &[Edit {
+            path: "crates/engine/src/versions.rs",
+            from: "ctx.shard.has_prepared(cont) || !ctx.streams.is_settled(ordered)\n",
+            to: "ctx.shard.has_prepared(cont) || ordered == u64::MAX\n",
+        }],
+        found_by: cluster("snapshots::what_is_on_its_way_to_members_is_rolled_back_with_the_rest"),
+    },
+    Mutant {
+        name: "each-goes-back-in-its-own-time",
+        what: "each member rolls a container back at an epoch of its own",
+        edits: &[Edit {
+            path: "crates/engine/src/versions.rs",
+            from: "epoch.filter(|_| has_all(unit))",
+            to: "epoch.filter(|_| !has_all(unit))",
+        }],
+        found_by: cluster("snapshots::what_is_on_its_way_to_members_is_rolled_back_with_the_rest"),
+    },
+    Mutant {
         name: "another-try-is-another-transaction",
         what: "a client tries a transaction with another id when a target says that it serves nothing",
         edits: &[Edit {

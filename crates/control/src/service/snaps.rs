@@ -91,9 +91,10 @@ impl SnapsDf {
             stage: match &self.rollback {
                 None => ContStage::Open,
                 Some(RollbackDf { stage: RollbackStageDf::Freezing, .. }) => ContStage::Frozen,
-                Some(RollbackDf { stage: RollbackStageDf::Rolling, to }) => {
-                    ContStage::RollingBack(*to)
-                }
+                Some(RollbackDf { stage: RollbackStageDf::Rolling, to, epoch }) => match *epoch {
+                    None => ContStage::RollingBack(*to),
+                    Some(epoch) => ContStage::RollingTo { to: *to, epoch },
+                },
             },
         }
     }
@@ -320,7 +321,7 @@ impl Service {
                 }
                 None => {
                     let stage = RollbackStageDf::Freezing;
-                    snaps.rollback = Some(RollbackDf { to, stage });
+                    snaps.rollback = Some(RollbackDf { to, stage, epoch: None });
                 }
             }
             Ok(())
@@ -342,8 +343,8 @@ impl Service {
         let mut snaps = self.snaps(pool.id, id).await?;
         while let Some(rollback) = snaps.rollback.clone() {
             let versions = snaps.versions();
-            loop {
-                let (_, under_way, failures) =
+            let newest = loop {
+                let (newest, under_way, failures) =
                     self.tell_versions(pool, id, &versions, orders).await;
                 if !failures.is_empty() {
                     return Err(failure(
@@ -353,15 +354,16 @@ impl Service {
                     ));
                 }
                 if !under_way {
-                    break;
+                    break newest;
                 }
                 orders.pause().await;
-            }
+            };
+            let epoch = Some(Epoch(newest.0.saturating_add(1)));
             snaps = self
                 .change_snaps(pool.id, id, |snaps| {
                     snaps.rollback = match &snaps.rollback {
-                        Some(RollbackDf { stage: RollbackStageDf::Freezing, to }) => {
-                            Some(RollbackDf { to: *to, stage: RollbackStageDf::Rolling })
+                        Some(RollbackDf { stage: RollbackStageDf::Freezing, to, .. }) => {
+                            Some(RollbackDf { to: *to, stage: RollbackStageDf::Rolling, epoch })
                         }
                         _ => None,
                     };

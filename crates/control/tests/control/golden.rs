@@ -152,11 +152,15 @@ fn records_are_frozen() {
         TimesDf { version: 1, opened_ns: 5, changed_ns: 6 },
         r#"{"version":1,"opened_ns":5,"changed_ns":6}"#,
     );
-    let rolling = |stage| Some(RollbackDf { to: Epoch(6), stage });
+    let rolling = |stage, epoch| Some(RollbackDf { to: Epoch(6), stage, epoch });
     for (rollback, text) in [
         (None, "null"),
-        (rolling(RollbackStageDf::Freezing), r#"{"to":6,"stage":"freezing"}"#),
-        (rolling(RollbackStageDf::Rolling), r#"{"to":6,"stage":"rolling"}"#),
+        (rolling(RollbackStageDf::Freezing, None), r#"{"to":6,"stage":"freezing"}"#),
+        (rolling(RollbackStageDf::Rolling, None), r#"{"to":6,"stage":"rolling"}"#),
+        (
+            rolling(RollbackStageDf::Rolling, Some(Epoch(9))),
+            r#"{"to":6,"stage":"rolling","epoch":9}"#,
+        ),
     ] {
         let snap = SnapDf { epoch: Epoch(6), name: "monday".into(), created_ns: 5 };
         let snapshots = vec![snap];

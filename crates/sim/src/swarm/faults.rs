@@ -117,7 +117,7 @@ impl Run {
             Fault::Damage => self.damage(env, engine).await,
             Fault::Drain => self.wish(env, engine, TargetAim::Drain).await,
             Fault::Exclude => self.wish(env, engine, TargetAim::Exclude).await,
-            Fault::Snapshot => self.take_snapshot(env).await,
+            Fault::Snapshot | Fault::Rollback => self.take_snapshot(env).await,
             Fault::Grow => self.grow(env, engine).await,
             Fault::FullDisk => {
                 let disk = world.disk(&Cluster::engine_name(engine));

@@ -47,6 +47,8 @@ pub struct Report {
     pub wishes: u64,
     /// Snapshots that were taken, and values that they showed.
     pub snapshots: (u64, u64),
+    /// Times that all became what a snapshot shows.
+    pub rollbacks: u64,
     /// Targets that engines got while they ran, and were taken into the pool.
     pub grown: u64,
     /// Blocks that decayed: of which bits flipped, that got what was for another, that cannot be read.
@@ -97,6 +99,7 @@ pub(super) struct Run {
     /// A snapshot is taken, or looked at.
     pub is_taking: Cell<bool>,
     pub snapshots_taken: Cell<u64>,
+    pub rollbacks: Cell<u64>,
     /// Values that snapshots showed.
     pub shown: Cell<u64>,
     /// Snapshots that stay.
@@ -143,6 +146,7 @@ pub fn run(settings: &Settings, tells: bool) -> std::result::Result<Report, Stri
         grown: Cell::new(0),
         is_taking: Cell::new(false),
         snapshots_taken: Cell::new(0),
+        rollbacks: Cell::new(0),
         shown: Cell::new(0),
         kept: RefCell::default(),
         wrong: RefCell::default(),
@@ -226,6 +230,11 @@ impl Run {
             }
             // A disk that fails; of writes that were refused it is not said whether they will last.
             Code::Io if self.settings.faults.contains(&Fault::DiskError) => {
+                self.note(|| format!("no answer: {error}"));
+                Ok(())
+            }
+            // Nobody can use what is being rolled back.
+            Code::Busy if self.settings.faults.contains(&Fault::Rollback) => {
                 self.note(|| format!("no answer: {error}"));
                 Ok(())
             }
@@ -408,6 +417,7 @@ impl Run {
             wiped: self.wiped.get(),
             wishes: self.wishes.get(),
             snapshots: (self.snapshots_taken.get(), self.shown.get()),
+            rollbacks: self.rollbacks.get(),
             grown: self.grown.get(),
             decayed: *self.decayed.borrow(),
             engine_cuts: self.engine_cuts.get(),

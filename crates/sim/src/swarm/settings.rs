@@ -59,12 +59,14 @@ pub enum Fault {
     Exclude,
     /// A snapshot is taken, looked at, and looked at later; of `wal` pools, for others may have shown what a crash takes back.
     Snapshot,
+    /// The same, and sometimes the container is rolled back to it: everything becomes what it was.
+    Rollback,
     /// An engine gets a further target, which the pool takes in, and which takes over its share; of pools with copies.
     Grow,
 }
 
 /// Those that not all clusters can bear; each says which.
-pub const FURTHER_FAULTS: [Fault; 10] = [
+pub const FURTHER_FAULTS: [Fault; 11] = [
     Fault::Absence,
     Fault::Drift,
     Fault::Wipe,
@@ -74,6 +76,7 @@ pub const FURTHER_FAULTS: [Fault; 10] = [
     Fault::Drain,
     Fault::Exclude,
     Fault::Snapshot,
+    Fault::Rollback,
     Fault::Grow,
 ];
 
@@ -293,6 +296,11 @@ impl Settings {
         let rng = Rng::new(types::hash::mix2(seed, 0x5_4a95));
         if rng.below(3) == 0 && self.durability == Durability::Wal && !self.has_names {
             self.faults.push(Fault::Snapshot);
+            if rng.below(2) == 0 {
+                self.faults.push(Fault::Rollback);
+                // The same value is there twice: of transactions it is not known then on which of them they depend.
+                (self.transactions, self.burst) = (0, 0);
+            }
         }
         if rng.below(4) == 0 && has_copies {
             self.faults.push(Fault::Grow);

@@ -1,9 +1,11 @@
 //! An administrator who takes snapshots, looks at them now and later, and removes some. What one shows of a key is what the key had at one
-//! moment while it was made, of all accounts at the same one, and it shows that for ever.
+//! moment while it was made, of all accounts at the same one, and it shows that for ever. Some containers are rolled back to one: then each
+//! key has that once more, from a moment on while this went on.
 
 use super::clients::{Place, Worker, open};
 use super::run::Run;
-use crate::history::{Call, Moment};
+use super::settings::Fault;
+use crate::history::{Call, CallId, Moment};
 use crate::register::{Asked, Said};
 use crate::serializable::Transaction;
 use client::Client;
@@ -18,6 +20,10 @@ use wire::control::{Name, SnapName};
 pub(super) const KEEPER: u32 = u32::MAX - 1;
 /// Longest time from one look to the next.
 const LOOK_TIME_MAX: Duration = Duration::from_secs(30);
+/// A rollback is over after so long, also when engines come and go meanwhile: virtual time.
+const ROLLBACK_TIME_MAX: Duration = Duration::from_secs(200);
+/// Pause before it is asked for again.
+const ROLLBACK_PAUSE: Duration = Duration::from_millis(200);
 /// So many stay until the end.
 const KEPT_MAX: usize = 4;
 /// So many are taken.
@@ -73,6 +79,9 @@ impl Run {
             // Each length is as likely as one of half of it.
             self.pause(env, LOOK_TIME_MAX / (1 << (env.random_u64() % 8))).await;
         }
+        if self.settings.faults.contains(&Fault::Rollback) && env.random_u64().is_multiple_of(2) {
+            self.rolled_back(env, keeper, &snapshot).await?;
+        }
         if env.random_u64().is_multiple_of(2) && self.kept.borrow().len() < KEPT_MAX {
             self.kept.borrow_mut().push(snapshot);
             return Ok(());
@@ -81,6 +90,43 @@ impl Run {
             Ok(()) => self.note(|| format!("snapshot {epoch} is removed")),
             Err(error) => self.note(|| format!("removing snapshot {epoch}: {error}")),
         }
+        Ok(())
+    }
+
+    /// All is what a snapshot shows, once everybody who is away is back; where not all of it was shown nobody knows what that is.
+    async fn rolled_back(
+        self: &Rc<Self>,
+        env: &Env,
+        keeper: &Client,
+        snapshot: &Snapshot,
+    ) -> Result<()> {
+        let Ok(cont) = open(keeper).await else { return Ok(()) };
+        let all = Worker::new(self.clone(), KEEPER, cont.clone()).places();
+        if all.iter().any(|place| !snapshot.shown.contains_key(place)) {
+            return Ok(());
+        }
+        let epoch = snapshot.epoch;
+        self.note(|| format!("back to snapshot {epoch}"));
+        let begin = |(place, value): (&Place, &Option<u64>)| {
+            let asked = value.map_or(Asked::Remove, Asked::Put);
+            (*place, self.history(*place).invoke(KEEPER, asked))
+        };
+        let calls: Vec<(Place, CallId)> = snapshot.shown.iter().map(begin).collect();
+        let which = SnapName::Epoch(epoch);
+        let done = async {
+            while let Err(error) = cont.pool().roll_back(&cont_name(), &which, true).await {
+                self.note(|| format!("back to snapshot {epoch}: {error}"));
+                env.sleep(ROLLBACK_PAUSE).await;
+            }
+        };
+        if env.timeout(ROLLBACK_TIME_MAX, done).await.is_none() {
+            return Err(Error::new(Code::TimedOut, "a rollback does not come to its end"));
+        }
+        for (place, call) in calls {
+            self.history(place).answer(call, Said::Done);
+        }
+        self.rollbacks.set(self.rollbacks.get() + 1);
+        self.note(|| format!("all is as in snapshot {epoch}"));
         Ok(())
     }
 

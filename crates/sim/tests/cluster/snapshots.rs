@@ -7,7 +7,8 @@ use sim::{Cluster, ClusterSpec, seeds};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::time::Duration;
-use types::{ContLayout, Durability, Epoch, ObjType, Result};
+use transport::SimNet;
+use types::{ContLayout, Durability, Epoch, ObjType, Result, TargetId};
 use wire::control::{Name, OpenMode, SnapName};
 use wire::obj::Cond;
 
@@ -246,6 +247,65 @@ fn a_rollback_is_finished_whoever_dies() {
                 let found = kv(&cont, at as u64).get(None, b"v").await.unwrap();
                 let want = (at < 80).then(|| value(1, at).to_vec());
                 assert_eq!(found, want, "seed {seed}: {at}");
+            }
+        });
+    }
+}
+
+/// An update is with the leader, and on its way to the other member, when the container is rolled back. Each member went back as it was told to, at
+/// an epoch of its own: the update came to one of them after that, and stayed there. Whatever it was, members were never the same afterwards.
+#[test]
+fn what_is_on_its_way_to_members_is_rolled_back_with_the_rest() {
+    for seed in seeds(4) {
+        let cluster = Cluster::start(ClusterSpec { seed, engines: 4, targets: 1 }).unwrap();
+        cluster.block_on(async {
+            let setup = cluster.client("setup");
+            let made = cluster.container(&setup, Durability::Wal, ContLayout::Plain).await;
+            let cont = made.unwrap();
+            let net = SimNet::of(cluster.world());
+            // The first engine has the control service.
+            let members = |oid| cont.layout(oid).unwrap().members(0).to_vec();
+            let oid = (0..)
+                .map(|number| {
+                    let class = "RP_2G1".parse().unwrap();
+                    cont.generate_oid(ObjType::KvHashed, class, 0, number).unwrap()
+                })
+                .find(|oid| !members(*oid).contains(&TargetId(0)))
+                .unwrap();
+            let kv = KvObj { object: cont.object(oid) };
+            let put = async |key: &[u8], value: u64| {
+                kv.put(None, Cond::NONE, key, &value.to_le_bytes()).await.unwrap();
+            };
+            put(b"kept", 1).await;
+            put(b"changed", 1).await;
+            let pool = cont.pool();
+            let snapshot = pool.snap_create(&cont_name(), "").await.unwrap();
+            put(b"changed", 2).await;
+            put(b"new", 2).await;
+            let [leader, other] = members(oid)[..] else { panic!("two members") };
+            let [leader, other] =
+                [leader, other].map(|target| Cluster::engine_name(target.0 as usize));
+            net.cut_one_way(&leader, &other);
+            let env = cluster.world().node("judge");
+            let late = async {
+                // Whether it comes before the rollback or after it: nobody else writes this key.
+                kv.put(None, Cond::NONE, b"changed", &3u64.to_le_bytes()).await.unwrap();
+            };
+            let rolled_back = async {
+                env.sleep(Duration::from_millis(200)).await;
+                pool.roll_back(&cont_name(), &SnapName::Epoch(snapshot.epoch), true).await.unwrap();
+            };
+            let healed = async {
+                env.sleep(Duration::from_millis(1500)).await;
+                net.heal(&leader, &other);
+            };
+            futures_util::future::join3(late, rolled_back, healed).await;
+            let differs = sim::members::difference(&setup, &cont, oid).await.unwrap();
+            assert_eq!(differs, None, "seed {seed}");
+            for (key, value) in [(&b"kept"[..], Some(1u64)), (b"changed", Some(1)), (b"new", None)]
+            {
+                let found = kv.get(None, key).await.unwrap();
+                assert_eq!(found, value.map(|value| value.to_le_bytes().to_vec()), "seed {seed}");
             }
         });
     }

@@ -55,7 +55,10 @@ impl Versions {
             stage: match self.stage {
                 ContStage::Open => StageDf::Open,
                 ContStage::Frozen => StageDf::Frozen,
-                ContStage::RollingBack(to) => StageDf::RollingBack(to),
+                // At which epoch is told with each order.
+                ContStage::RollingBack(to) | ContStage::RollingTo { to, .. } => {
+                    StageDf::RollingBack(to)
+                }
             },
         }
     }

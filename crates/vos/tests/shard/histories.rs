@@ -196,7 +196,8 @@ impl History {
 
     async fn finish_rollback(&mut self, to: u64) -> Result<()> {
         self.epoch += 1;
-        let lsn = self.shard().roll_back(CONT, Epoch(to), Epoch(self.epoch)).await?;
+        let epoch = Epoch(self.epoch);
+        let lsn = self.shard().roll_back(CONT, Epoch(to), &|_| epoch).await?;
         self.shard().durable(lsn).await?;
         let mut versions = self.done.versions.clone();
         (versions.revision, versions.stage) = (versions.revision + 1, ContStage::Open);

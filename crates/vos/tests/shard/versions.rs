@@ -99,7 +99,8 @@ impl Bed {
         self.order(false, ContStage::RollingBack(Epoch(to))).await;
         assert_eq!(self.shard.view(CONT).unwrap_err().code, Code::Busy);
         self.epoch += 1;
-        let lsn = self.shard.roll_back(CONT, Epoch(to), Epoch(self.epoch)).await.unwrap();
+        let epoch = Epoch(self.epoch);
+        let lsn = self.shard.roll_back(CONT, Epoch(to), &|_| epoch).await.unwrap();
         self.shard.durable(lsn).await.unwrap();
         self.order(false, ContStage::Open).await;
         self.adopt(self.snapshots[&to].clone()).await;
@@ -326,7 +327,7 @@ fn a_big_object_that_was_punched_is_shown_and_swept() {
             bed.order(false, ContStage::RollingBack(Epoch(first))).await;
             bed.epoch += 1;
             let epoch = Epoch(bed.epoch);
-            bed.shard.roll_back(CONT, Epoch(first), epoch).await.unwrap();
+            bed.shard.roll_back(CONT, Epoch(first), &|_| epoch).await.unwrap();
             bed.order(false, ContStage::Open).await;
             assert_eq!(filled(&bed, unit, 0).await, (COUNT - 300, Some(2)));
             assert_eq!(filled(&bed, unit, second).await, (COUNT, Some(4)));

@@ -356,6 +356,7 @@ fn admin(visitor: &mut impl Visitor) {
         ("open", ContStage::Open),
         ("frozen", ContStage::Frozen),
         ("rolling_back", ContStage::RollingBack(Epoch(4))),
+        ("rolling_to", ContStage::RollingTo { to: Epoch(4), epoch: Epoch(9) }),
     ] {
         let snapshots = vec![Epoch(4), Epoch(6)];
         let versions = ContVersions { revision: 9, snapshots, held: true, stage };
