@@ -186,7 +186,7 @@ pub struct UnitList {
     pub next: Option<Unit>,
 }
 
-/// Dkeys with the newest epoch of anything under each.
+/// Dkeys with the newest epoch of anything under each; of one that only snapshots see, with the highest bit set.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct KeyList {
     pub keys: Vec<(serde_bytes::ByteBuf, Epoch)>,

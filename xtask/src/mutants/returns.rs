@@ -74,6 +74,18 @@ pub(super) const MUTANTS: &[Mutant] = &[
         found_by: cluster("snapshots::what_is_on_its_way_to_members_is_rolled_back_with_the_rest"),
     },
     Mutant {
+        name: "gone-and-as-new-as-there",
+        what: "a key that only snapshots see is as new as one that gave way there to what was removed later",
+        edits: &[Edit {
+            path: "crates/vos/src/index/install.rs",
+            from: "None if past > Epoch::ZERO => Epoch(past.0 | GONE),\n",
+            to: "None if past > Epoch::ZERO => Epoch(past.0 & !GONE),\n",
+        }],
+        found_by: cluster(
+            "snapshots::what_is_removed_under_a_snapshot_while_a_member_is_away_stays_removed",
+        ),
+    },
+    Mutant {
         name: "another-try-is-another-transaction",
         what: "a client tries a transaction with another id when a target says that it serves nothing",
         edits: &[Edit {

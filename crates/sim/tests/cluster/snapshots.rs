@@ -310,3 +310,46 @@ fn what_is_on_its_way_to_members_is_rolled_back_with_the_rest() {
         });
     }
 }
+
+/// A key has a value that a snapshot shows, gets another one, and is removed while a member is away. The newest that was left of it on the
+/// others was the moment at which the first value gave way to the second, and that is as new as what the member had: it kept the second,
+/// and when it led, the key was back.
+#[test]
+fn what_is_removed_under_a_snapshot_while_a_member_is_away_stays_removed() {
+    for seed in seeds(4) {
+        let cluster = Cluster::start(ClusterSpec { seed, engines: 3, targets: 1 }).unwrap();
+        cluster.block_on(async {
+            let setup = cluster.client("setup");
+            let made = cluster.container(&setup, Durability::Wal, ContLayout::Plain).await;
+            let cont = made.unwrap();
+            let engine = |target: TargetId| target.0 as usize;
+            let class = "RP_2G1".parse().unwrap();
+            let oid = (0..)
+                .map(|number| cont.generate_oid(ObjType::KvHashed, class, 0, number).unwrap())
+                .find(|oid| !cont.layout(*oid).unwrap().members(0).contains(&TargetId(0)))
+                .unwrap();
+            let kv = KvObj { object: cont.object(oid) };
+            let put = async |key: &[u8], value: &[u8]| {
+                kv.put(None, Cond::NONE, key, value).await.unwrap();
+            };
+            put(b"key", b"one").await;
+            put(b"other", b"one").await;
+            let snapshot = cont.pool().snap_create(&cont_name(), "").await.unwrap();
+            put(b"key", b"two").await;
+            let leader = cont.layout(oid).unwrap().leader(0, &cont.pool().map()).unwrap();
+            let members = cont.layout(oid).unwrap().members(0).to_vec();
+            let other = *members.iter().find(|member| **member != leader).unwrap();
+            cluster.kill_engine(engine(other));
+            kv.remove(None, Cond::NONE, b"key").await.unwrap();
+            put(b"other", b"two").await;
+            cluster.start_engine(engine(other)).await.unwrap();
+            assert_eq!(sim::members::await_whole(&setup).await.unwrap(), None, "seed {seed}");
+            let differs = sim::members::difference(&setup, &cont, oid).await.unwrap();
+            assert_eq!(differs, None, "seed {seed}");
+            cluster.kill_engine(engine(leader));
+            assert_eq!(kv.get(None, b"key").await.unwrap(), None, "seed {seed}: it is back");
+            let old = KvObj { object: cont.at_epoch(snapshot.epoch).object(oid) };
+            assert_eq!(old.get(None, b"key").await.unwrap().as_deref(), Some(&b"one"[..]));
+        });
+    }
+}

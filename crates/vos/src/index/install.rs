@@ -22,6 +22,9 @@ use crate::change_df::each_fresh_run;
 use crate::index::versions::Versions;
 use crate::record::{InstallDf, TouchDf};
 
+/// Marks the epoch of a dkey that is not there now. Epochs are nanoseconds since 1970, and have this bit from 2262 on.
+const GONE: u64 = 1 << 63;
+
 /// Numbers about an object, now and at the times that snapshots see.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Timeline {
@@ -314,12 +317,17 @@ impl Object {
         seen.map(|(_, destroyed)| destroyed).max().unwrap_or(Epoch::ZERO)
     }
 
-    /// The newest epoch of anything of a dkey that can be seen; zero when there is nothing.
+    /// The newest epoch of anything of a dkey that can be seen; zero when there is nothing. Of one that only snapshots see it is marked ([`GONE`]): the
+    /// newest that these see may have given way to a value that went, too, and at its epoch another member may have that still.
     fn newest_of(&self, dkey: &[u8], versions: &Versions) -> Epoch {
         let order = self.order_key(dkey);
-        let head = self.dkey(dkey).map_or(Epoch::ZERO, |found| found.epoch());
         let lives = self.lives().iter().map(|life| life.newest_of(dkey, &order, versions));
-        lives.fold(head.max(self.newest_past(&order, versions)), Epoch::max)
+        let past = lives.fold(self.newest_past(&order, versions), Epoch::max);
+        match self.dkey(dkey) {
+            Some(found) => found.epoch().max(past),
+            None if past > Epoch::ZERO => Epoch(past.0 | GONE),
+            None => Epoch::ZERO,
+        }
     }
 
     /// Up to `max` dkeys after one, in order, each with the newest epoch of what can be seen of it; whether
