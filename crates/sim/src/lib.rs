@@ -23,7 +23,7 @@ pub mod swarm;
 
 pub use cluster::{Cluster, ClusterSpec};
 
-pub use local::LocalSystem;
+pub use local::{LocalSystem, make_container_with};
 
 /// Seeds of a test: from 0 on, so many; `AZEKURA_SIM_SEEDS` asks for more, `AZEKURA_SIM_SEED` for one, of which
 /// engines tell what `RUST_LOG` says.

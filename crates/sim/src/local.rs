@@ -161,7 +161,7 @@ pub(crate) async fn make_container(
 }
 
 /// The same with these properties of the container.
-pub(crate) async fn make_container_with(
+pub async fn make_container_with(
     client: &Client,
     durability: Durability,
     props: ContProps,

@@ -86,6 +86,16 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ),
     },
     Mutant {
+        name: "who-was-away-is-not-told",
+        what: "a target that comes back follows before it has heard of snapshots that were made without it",
+        edits: &[Edit {
+            path: "crates/control/src/service/stores.rs",
+            from: "        if !back.is_empty() {\n",
+            to: "        if back.len() > pool.targets.len() {\n",
+        }],
+        found_by: control("cases_snaps::who_was_away_hears_of_snapshots_before_it_is_back"),
+    },
+    Mutant {
         name: "another-try-is-another-transaction",
         what: "a client tries a transaction with another id when a target says that it serves nothing",
         edits: &[Edit {

@@ -13,22 +13,25 @@
 //! all. If the service is cut off before 3, [`Service::resume`] ends the holds.
 //!
 //! A rollback first freezes the container on every target (no change begins, and none is half-way
-//! through its commit), then has each make its present what the snapshot shows, then opens it
+//! through its commit, or on its way to a member), then has each make its present what the snapshot shows, then opens it
 //! again. The intent is in the catalog until that is done; a resume goes on with it.
+//!
+//! Targets that are down are not waited for where others have all that the container's redundancy promises: nobody was told anything by these since,
+//! and what they lack they are sent when they are back. They hear of snapshots before anybody counts on them to follow ([`super::stores`]).
 
 use super::handles::Owner;
 use super::orders::{Failures, failure, order_each};
-use super::pool::target_ids;
+use super::stores::is_away;
 use super::{Service, Targets};
 use crate::keys;
 use crate::records::{
-    ContDf, PoolDf, RECORD_VERSION, RollbackDf, RollbackStageDf, SnapDf, SnapsDf,
+    ContDf, PoolDf, RECORD_VERSION, RollbackDf, RollbackStageDf, SnapDf, SnapsDf, TargetDf,
 };
 use crate::store::{Attempts, Loaded, Tx};
 use std::cell::RefCell;
 use std::rc::Rc;
 use types::map::HashSet;
-use types::{Code, ContId, Epoch, Error, PoolId, Result, limits};
+use types::{Code, ContId, Epoch, Error, PoolId, Result, TargetId, limits};
 use wire::control::{ControlReply, Name, SnapInfo, SnapName};
 use wire::obj::AdminOp;
 use wire::versions::{ContStage, ContVersions};
@@ -158,20 +161,39 @@ impl Service {
         }
     }
 
-    /// Tells all targets of a pool; the greatest epoch of their answers, and whether some are still
+    /// Targets of a pool that are passed over, for others have all of a container that they may have; and the rest.
+    async fn away(&self, pool: PoolId, cont: &ContDf) -> Result<(Vec<TargetId>, Vec<TargetId>)> {
+        let Some(now) = self.store.pool(pool).await? else { return Ok((Vec::new(), Vec::new())) };
+        let map = self.map(&now.record).await?;
+        let copies = 1 + usize::from(cont.props.rd_fac);
+        let is_lost = |copies| placement::losses(copies, &map, |_| true).is_unavailable;
+        let can_go_on = copies > 1 && !(2..=copies).any(is_lost);
+        let is_passed_over = |target: &&TargetDf| can_go_on && is_away(target);
+        let (away, there): (Vec<&TargetDf>, Vec<&TargetDf>) =
+            now.record.targets.iter().partition(is_passed_over);
+        let ids = |targets: Vec<&TargetDf>| targets.iter().map(|target| target.id).collect();
+        Ok((ids(away), ids(there)))
+    }
+
+    /// Tells all targets of a pool but those that are away; the greatest epoch of their answers, and whether some are still
     /// at it.
     async fn tell_versions(
         &self,
         pool: &PoolDf,
-        cont: ContId,
+        cont: &ContDf,
         versions: &ContVersions,
         orders: &dyn Targets,
-    ) -> (Epoch, bool, Failures) {
+    ) -> Result<(Epoch, bool, Failures)> {
+        let (away, there) = self.away(pool.id, cont).await?;
+        if !away.is_empty() {
+            tracing::info!(pool = %pool.id, cont = %cont.id, ?away, "targets that are down hear of snapshots when they are back");
+        }
+        let cont = cont.id;
         let order = || AdminOp::SetVersions { pool: pool.id, cont, versions: versions.clone() };
-        let (replies, failures) = order_each(orders, target_ids(pool), order).await;
+        let (replies, failures) = order_each(orders, there, order).await;
         let epoch = replies.iter().map(|(_, reply)| reply.epoch).max().unwrap_or(Epoch::ZERO);
         let under_way = replies.iter().any(|(_, reply)| reply.under_way);
-        (epoch, under_way, failures)
+        Ok((epoch, under_way, failures))
     }
 
     async fn find_both(&self, pool: &Name, cont: &Name) -> Result<(PoolDf, ContDf)> {
@@ -217,7 +239,7 @@ impl Service {
             })
             .await?;
         let mut versions = held.versions();
-        let (epoch, _, mut failures) = self.tell_versions(&pool, id, &versions, orders).await;
+        let (epoch, _, mut failures) = self.tell_versions(&pool, &cont, &versions, orders).await?;
         let created_ns = (self.wall_ns)();
         // No two snapshots are of one epoch, even if nothing has happened and no time has passed.
         let after_last = versions.snapshots.last().map_or(0, |last| last.0.saturating_add(1));
@@ -225,7 +247,7 @@ impl Service {
         if failures.is_empty() {
             versions.revision += 1;
             versions.snapshots.push(epoch);
-            (_, _, failures) = self.tell_versions(&pool, id, &versions, orders).await;
+            (_, _, failures) = self.tell_versions(&pool, &cont, &versions, orders).await?;
         }
         let snap = SnapDf { epoch, name: name.to_string(), created_ns };
         let is_made = failures.is_empty();
@@ -238,7 +260,7 @@ impl Service {
                 Ok(())
             })
             .await?;
-        let (_, _, late) = self.tell_versions(&pool, id, &done.versions(), orders).await;
+        let (_, _, late) = self.tell_versions(&pool, &cont, &done.versions(), orders).await?;
         self.note_failed(&pool, &late);
         for (target, error) in &late {
             tracing::warn!(pool = %pool_id, cont = %id, %target, %error,
@@ -283,7 +305,7 @@ impl Service {
                 Ok(())
             })
             .await?;
-        let (_, _, late) = self.tell_versions(&pool, id, &left.versions(), orders).await;
+        let (_, _, late) = self.tell_versions(&pool, &cont, &left.versions(), orders).await?;
         self.note_failed(&pool, &late);
         for (target, error) in &late {
             tracing::warn!(pool = %pool_id, cont = %id, %target, %error,
@@ -327,7 +349,7 @@ impl Service {
             Ok(())
         })
         .await?;
-        self.finish_rollback(&pool, id, &label, orders).await?;
+        self.finish_rollback(&pool, &cont, orders).await?;
         self.note_times(pool_id, &cont, false, true).await;
         Ok(ControlReply::Done)
     }
@@ -336,16 +358,16 @@ impl Service {
     async fn finish_rollback(
         &self,
         pool: &PoolDf,
-        id: ContId,
-        label: &str,
+        cont: &ContDf,
         orders: &dyn Targets,
     ) -> Result<()> {
+        let (id, label) = (cont.id, cont.name());
         let mut snaps = self.snaps(pool.id, id).await?;
         while let Some(rollback) = snaps.rollback.clone() {
             let versions = snaps.versions();
             let newest = loop {
                 let (newest, under_way, failures) =
-                    self.tell_versions(pool, id, &versions, orders).await;
+                    self.tell_versions(pool, cont, &versions, orders).await?;
                 if !failures.is_empty() {
                     return Err(failure(
                         &format!("container '{label}' is not rolled back everywhere yet"),
@@ -374,7 +396,7 @@ impl Service {
                 tracing::info!(pool = %pool.id, cont = %id, to = %rollback.to, "rolled back");
             }
         }
-        let (_, _, failures) = self.tell_versions(pool, id, &snaps.versions(), orders).await;
+        let (_, _, failures) = self.tell_versions(pool, cont, &snaps.versions(), orders).await?;
         for (target, error) in &failures {
             tracing::warn!(pool = %pool.id, cont = %id, %target, %error,
                 "a target refuses changes until it is told that the rollback is over");
@@ -409,7 +431,7 @@ impl Service {
             }
             // A request that is at it goes on by itself.
             let Ok(_turn) = self.turns.take((pool.id, id), &label) else { continue };
-            if let Err(error) = self.finish_rollback(pool, id, &label, orders).await {
+            if let Err(error) = self.finish_rollback(pool, &cont.record, orders).await {
                 tracing::warn!(pool = %pool.id, cont = %id, %error, "a rollback still waits");
             }
         }

@@ -56,12 +56,44 @@ impl Service {
                 Err(error) => failures.push((target.id, error)),
             }
         }
+        // From the first order on that they follow they keep what the others do.
+        let back = found.iter().filter(|found| {
+            found.incarnation == found.asked
+                && asked.iter().any(|target| target.id == found.target && is_away(target))
+        });
+        let back: Vec<TargetId> = back.map(|found| found.target).collect();
+        if !back.is_empty() {
+            let untold = self.tell_of_snapshots(pool.id, &back, orders).await?;
+            found.retain(|found| untold.iter().all(|(target, _)| *target != found.target));
+            failures.extend(untold);
+        }
         let Some(now) = self.note_stock(pool.id, &found, orders).await? else { return Ok(None) };
         let is_whole = |id: &TargetId| {
             now.targets.iter().any(|target| target.id == *id && target.info().holds_its_part())
         };
         let whole = found.iter().map(|found| found.target).filter(is_whole).collect();
         Ok(Some((now, whole, failures)))
+    }
+
+    /// Has targets that come back know which snapshots there are of what they hold; those that could not be told.
+    async fn tell_of_snapshots(
+        &self,
+        pool: PoolId,
+        targets: &[TargetId],
+        orders: &dyn Targets,
+    ) -> Result<Failures> {
+        let (mut failures, mut left) = (Failures::new(), targets.to_vec());
+        for cont in self.store.conts(pool).await? {
+            let cont = cont.record.id;
+            let Some(versions) = self.resumed_versions(pool, cont).await? else { continue };
+            let order = || AdminOp::SetVersions { pool, cont, versions: versions.clone() };
+            let (_, mut failed) = order_each(orders, left.iter().copied(), order).await;
+            // Of what was made while it was away it has nothing.
+            failed.retain(|(_, error)| error.code != Code::NonExist);
+            left.retain(|target| failed.iter().all(|(id, _)| id != target));
+            failures.extend(failed);
+        }
+        Ok(failures)
     }
 
     /// Writes down what was found, with a new map where anything changed.
@@ -291,6 +323,11 @@ impl Service {
             Err(error) => Err(error),
         }
     }
+}
+
+/// True for targets that are down and do not do what the others do, as who is behind does: commands pass over them.
+pub(super) fn is_away(target: &TargetDf) -> bool {
+    target.state == TargetState::Down && target.reason != Some(DownReason::Behind)
 }
 
 /// The order by which a target serves what it should hold, and tells what it holds.

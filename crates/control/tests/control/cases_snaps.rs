@@ -2,8 +2,9 @@
 
 use crate::fake::{System, create_cont, label};
 use futures_executor::block_on;
-use types::{Code, Epoch, Rank, TargetId};
+use types::{Code, ContProps, Epoch, Rank, TargetId};
 use wire::control::{ControlReply, ControlRequest as R, SnapInfo, SnapName};
+use wire::map::DownReason;
 use wire::versions::{ContStage, ContVersions};
 
 fn create(name: &str) -> R {
@@ -146,4 +147,45 @@ fn wherever_the_service_dies_targets_and_catalog_agree() {
         assert_told(&system, &epochs, ContStage::Open);
         assert_eq!(list(&system).1, None);
     }
+}
+
+/// A snapshot was refused while an engine was away. Where others have all that its targets have it is made, and the engine's targets follow
+/// nobody before they know of it: they would let go of what only the snapshot sees.
+#[test]
+fn who_was_away_hears_of_snapshots_before_it_is_back() {
+    let system = System::new(3);
+    system.pool("tank");
+    let R::ContCreate { pool, label: name, uuid, attrs, .. } = create_cont("tank", "home") else {
+        panic!("a container")
+    };
+    let props = ContProps::posix(1);
+    system.run(R::ContCreate { pool, label: name, uuid, props, attrs }).unwrap();
+    system.run(create_cont("tank", "alone")).unwrap();
+    let away = [TargetId(2), TargetId(3)];
+    system.targets.away.borrow_mut().insert(Rank(1));
+    // Nobody has noticed it yet.
+    assert_eq!(system.run(create("early")).unwrap_err().code, Code::Unreach);
+    let silent = system.service.engine_is_silent(Rank(1), "gone", true, &*system.targets);
+    block_on(silent).unwrap();
+    let snap = made(&system, "monday");
+    // With one copy nobody else has what is there.
+    let (pool, cont, name) = (label("tank"), label("alone"), String::new());
+    let alone = system.run(R::SnapCreate { pool, cont, name });
+    assert_eq!(alone.unwrap_err().code, Code::Unreach);
+    let knows = |target: TargetId| {
+        let told = system.targets.versions.borrow();
+        told.iter().any(|((of, ..), held)| *of == target && held.snapshots == [snap.epoch])
+    };
+    assert!(knows(TargetId(0)) && away.iter().all(|target| !knows(*target)));
+    let reason = |target: TargetId| system.pools()[0].map.target(target).unwrap().reason;
+    system.targets.away.borrow_mut().clear();
+    system.targets.deaf.borrow_mut().insert(away[0]);
+    let resume = || block_on(system.service.resume_engine(Rank(1), &*system.targets)).unwrap();
+    assert_eq!(resume().iter().map(|(target, _)| *target).collect::<Vec<_>>(), [away[0]]);
+    assert_eq!(away.map(reason), [Some(DownReason::Silent), Some(DownReason::Behind)]);
+    assert!(!knows(away[0]) && knows(away[1]));
+    system.targets.deaf.borrow_mut().clear();
+    assert_eq!(resume(), []);
+    assert_eq!(away.map(reason), [Some(DownReason::Behind); 2]);
+    assert!(knows(away[0]));
 }

@@ -68,6 +68,8 @@ pub struct FakeTargets {
     pub away: RefCell<BTreeSet<Rank>>,
     /// Targets that fail every order.
     pub broken: RefCell<BTreeSet<TargetId>>,
+    /// Targets that hear nothing of versions.
+    pub deaf: RefCell<BTreeSet<TargetId>>,
     /// Orders until all targets fall silent.
     pub orders_left: Cell<Option<u32>>,
     pub order_count: Cell<u32>,
@@ -228,6 +230,9 @@ impl FakeTargets {
                 }
             }
             AdminOp::SetVersions { pool, cont, versions } => {
+                if self.deaf.borrow().contains(&target) {
+                    return Err(Error::new(Code::Closed, "the connection broke"));
+                }
                 let shard = shards.get(&(target, pool)).ok_or_else(no_shard)?;
                 if !shard.conts.contains(&cont) {
                     return Err(Error::new(Code::NonExist, "no such container here"));

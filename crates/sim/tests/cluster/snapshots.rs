@@ -3,13 +3,14 @@
 //! began after it, and the same for ever; and a rollback brings it back.
 
 use client::{Client, Code, Container, KvObj, Tx};
-use sim::{Cluster, ClusterSpec, seeds};
+use sim::{Cluster, ClusterSpec, make_container_with, seeds};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use transport::SimNet;
-use types::{ContLayout, Durability, Epoch, ObjType, Result, TargetId};
+use types::{ContLayout, ContProps, Durability, Epoch, ObjType, Result, TargetId};
 use wire::control::{Name, OpenMode, SnapName};
+use wire::map::{PoolMap, TargetState};
 use wire::obj::Cond;
 
 const ACCOUNTS: u64 = 12;
@@ -350,6 +351,92 @@ fn what_is_removed_under_a_snapshot_while_a_member_is_away_stays_removed() {
             assert_eq!(kv.get(None, b"key").await.unwrap(), None, "seed {seed}: it is back");
             let old = KvObj { object: cont.at_epoch(snapshot.epoch).object(oid) };
             assert_eq!(old.get(None, b"key").await.unwrap().as_deref(), Some(&b"one"[..]));
+        });
+    }
+}
+
+/// With a server away for a day there was no snapshot that day, and no way back to one, though others had all that it has. What it missed of
+/// both it has when it is back, whoever writes meanwhile.
+#[test]
+fn snapshots_and_rollbacks_do_not_wait_for_who_is_away() {
+    for seed in seeds(6) {
+        let cluster = Cluster::start(ClusterSpec { seed, engines: 3, targets: 1 }).unwrap();
+        cluster.block_on(async {
+            let setup = cluster.client("setup");
+            let props = ContProps {
+                layout: ContLayout::Plain,
+                oclass: "RP_2GX".parse().unwrap(),
+                ..ContProps::posix(1)
+            };
+            let cont = make_container_with(&setup, Durability::Wal, props).await.unwrap();
+            let oid =
+                cont.generate_oid(ObjType::KvHashed, "RP_2GX".parse().unwrap(), 0, 7).unwrap();
+            let kv = |cont: &Container| KvObj { object: cont.object(oid) };
+            let known: RefCell<BTreeMap<u64, u64>> = RefCell::default();
+            let put = async |keys: std::ops::Range<u64>, value: u64| {
+                for key in keys {
+                    let bytes = value.to_le_bytes();
+                    kv(&cont).put(None, Cond::NONE, &key.to_le_bytes(), &bytes).await.unwrap();
+                    known.borrow_mut().insert(key, value);
+                }
+            };
+            let remove = async |keys: std::ops::Range<u64>| {
+                for key in keys {
+                    kv(&cont).remove(None, Cond::NONE, &key.to_le_bytes()).await.unwrap();
+                    known.borrow_mut().remove(&key);
+                }
+            };
+            let check = async |cont: &Container, known: &BTreeMap<u64, u64>, context: &str| {
+                for key in 0..40u64 {
+                    let found = kv(cont).get(None, &key.to_le_bytes()).await.unwrap();
+                    let want = known.get(&key).map(|value| value.to_le_bytes().to_vec());
+                    assert_eq!(found, want, "seed {seed}: {context}: {key}");
+                }
+            };
+            let go_away = async |engine: usize| {
+                cluster.kill_engine(engine);
+                let is_gone = |map: &PoolMap| {
+                    map.targets[engine].state == TargetState::Down && map.version > 1
+                };
+                assert_eq!(sim::members::await_map(&setup, is_gone).await.unwrap(), None);
+            };
+            let be_whole = async || {
+                assert_eq!(sim::members::await_whole(&setup).await.unwrap(), None, "seed {seed}");
+                let differs = sim::members::difference(&setup, &cont, oid).await.unwrap();
+                assert_eq!(differs, None, "seed {seed}");
+            };
+            put(0..40, 1).await;
+            let first = cont.pool().snap_create(&cont_name(), "").await.unwrap();
+            put(35..40, 2).await;
+            go_away(2).await;
+            put(0..20, 3).await;
+            remove(20..25).await;
+            let second = cont.pool().snap_create(&cont_name(), "").await.unwrap();
+            let shown = known.borrow().clone();
+            put(10..30, 4).await;
+            remove(30..37).await;
+            // Before it has heard of anything, and after.
+            cluster.start_engine(2).await.unwrap();
+            put(0..15, 5).await;
+            be_whole().await;
+            cluster.kill_engine(1);
+            check(&cont.at_epoch(second.epoch), &shown, "the snapshot, by who was away").await;
+            check(&cont, &known.borrow(), "now, by who was away").await;
+            cluster.start_engine(1).await.unwrap();
+            be_whole().await;
+            go_away(1).await;
+            let back = SnapName::Epoch(second.epoch);
+            cont.pool().roll_back(&cont_name(), &back, true).await.unwrap();
+            known.replace(shown.clone());
+            put(5..10, 6).await;
+            cluster.start_engine(1).await.unwrap();
+            put(8..12, 7).await;
+            be_whole().await;
+            cluster.kill_engine(2);
+            check(&cont, &known.borrow(), "rolled back, by who was away").await;
+            check(&cont.at_epoch(second.epoch), &shown, "the snapshot after that").await;
+            let all = (0..40).map(|key| (key, 1)).collect();
+            check(&cont.at_epoch(first.epoch), &all, "the first one").await;
         });
     }
 }
