@@ -148,7 +148,7 @@ impl Target {
         // Newer than that of the others.
         let own = self.tick(ctx);
         let map = ctx.map()?;
-        let is_whole = placement::is_live(self.id, &*map) && !ctx.is_unsure();
+        let is_whole = placement::is_live(self.id, &map) && !ctx.is_unsure();
         let has_all = |unit: Unit| {
             is_whole
                 && !unit.is_cell()

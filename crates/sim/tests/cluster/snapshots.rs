@@ -412,7 +412,8 @@ fn snapshots_and_rollbacks_do_not_wait_for_who_is_away() {
             put(0..20, 3).await;
             remove(20..25).await;
             let second = cont.pool().snap_create(&cont_name(), "").await.unwrap();
-            let shown = known.borrow().clone();
+            let now = || known.borrow().clone();
+            let shown = now();
             put(10..30, 4).await;
             remove(30..37).await;
             // Before it has heard of anything, and after.
@@ -421,7 +422,7 @@ fn snapshots_and_rollbacks_do_not_wait_for_who_is_away() {
             be_whole().await;
             cluster.kill_engine(1);
             check(&cont.at_epoch(second.epoch), &shown, "the snapshot, by who was away").await;
-            check(&cont, &known.borrow(), "now, by who was away").await;
+            check(&cont, &now(), "now, by who was away").await;
             cluster.start_engine(1).await.unwrap();
             be_whole().await;
             go_away(1).await;
@@ -433,7 +434,7 @@ fn snapshots_and_rollbacks_do_not_wait_for_who_is_away() {
             put(8..12, 7).await;
             be_whole().await;
             cluster.kill_engine(2);
-            check(&cont, &known.borrow(), "rolled back, by who was away").await;
+            check(&cont, &now(), "rolled back, by who was away").await;
             check(&cont.at_epoch(second.epoch), &shown, "the snapshot after that").await;
             let all = (0..40).map(|key| (key, 1)).collect();
             check(&cont.at_epoch(first.epoch), &all, "the first one").await;
