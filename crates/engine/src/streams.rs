@@ -258,9 +258,11 @@ impl Streams {
         given
     }
 
-    /// True when all orders up to a number are settled.
-    pub fn is_settled(&self, number: u64) -> bool {
-        number <= self.settled()
+    /// True when members have all orders up to a number, whatever `me` holds back itself.
+    pub fn has_told(&self, me: TargetId, number: u64) -> bool {
+        let open = self.open.borrow();
+        let mut asked = open.iter().zip(self.settled() + 1..).take_while(|(_, at)| *at <= number);
+        asked.all(|(order, _)| order.left.iter().all(|left| *left == me))
     }
 
     /// The number up to which all orders are settled.

@@ -79,7 +79,7 @@ impl Target {
                 ContStage::Frozen => {
                     let newest = ctx.streams.last();
                     let ordered = ctx.rollbacks.frozen(cont, versions.revision, newest);
-                    ctx.shard.has_prepared(cont) || !ctx.streams.is_settled(ordered)
+                    ctx.shard.has_prepared(cont) || !ctx.streams.has_told(self.id, ordered)
                 }
                 ContStage::RollingBack(to) => {
                     self.roll_back(&ctx, cont, (to, None), versions.revision)?
@@ -150,10 +150,7 @@ impl Target {
         let map = ctx.map()?;
         let is_whole = placement::is_live(self.id, &map) && !ctx.is_unsure();
         let has_all = |unit: Unit| {
-            is_whole
-                && !unit.is_cell()
-                && self.is_member(&map, unit)
-                && !ctx.suspects.has_any_of(cont, unit)
+            is_whole && self.is_member(&map, unit) && !ctx.suspects.has_any_of(cont, unit)
         };
         let epoch_of = |unit| epoch.filter(|_| has_all(unit)).unwrap_or(own);
         ctx.shard.roll_back(cont, to, &epoch_of).await

@@ -163,6 +163,9 @@ impl PoolShard {
     /// Makes the head of a container what its snapshot `to` sees, each unit at an epoch of its own, which is newer than
     /// all there is of it. To be called in stage [`wire::versions::ContStage::RollingTo`]; may be called again after it was cut off, with
     /// the same epochs or newer ones. Orphans of the container are forgotten: they were of the time after.
+    ///
+    /// Cells stay. They never change, arrays name them, and one that the snapshot names may have been put together again, or have come here, since:
+    /// what nothing names any more goes as at other times.
     pub async fn roll_back(
         &self,
         cont: ContId,
@@ -172,7 +175,7 @@ impl PoolShard {
         let mut at = Some(0);
         while let Some(hash) = at {
             let (units, next) = self.units_at(cont, hash).await?;
-            for unit in units {
+            for unit in units.into_iter().filter(|unit| !unit.is_cell()) {
                 self.roll_back_object(cont, unit, to, epoch_of(unit)).await?;
             }
             at = next;

@@ -58,7 +58,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         what: "a container is rolled back while what was ordered before is on its way to members",
         edits: &[Edit {
             path: "crates/engine/src/versions.rs",
-            from: "ctx.shard.has_prepared(cont) || !ctx.streams.is_settled(ordered)\n",
+            from: "ctx.shard.has_prepared(cont) || !ctx.streams.has_told(self.id, ordered)\n",
             to: "ctx.shard.has_prepared(cont) || ordered == u64::MAX\n",
         }],
         found_by: cluster("snapshots::what_is_on_its_way_to_members_is_rolled_back_with_the_rest"),
@@ -84,6 +84,16 @@ pub(super) const MUTANTS: &[Mutant] = &[
         found_by: cluster(
             "snapshots::what_is_removed_under_a_snapshot_while_a_member_is_away_stays_removed",
         ),
+    },
+    Mutant {
+        name: "cells-go-back-in-time",
+        what: "a rollback removes cells that came to be where they are after the snapshot",
+        edits: &[Edit {
+            path: "crates/vos/src/versions.rs",
+            from: "for unit in units.into_iter().filter(|unit| !unit.is_cell()) {\n",
+            to: "for unit in units {\n",
+        }],
+        found_by: cluster("coded::a_rollback_leaves_cells_that_have_moved"),
     },
     Mutant {
         name: "who-was-away-is-not-told",

@@ -23,7 +23,7 @@ const LOOK_TIME_MAX: Duration = Duration::from_secs(30);
 /// A rollback is over after so long, also when engines come and go meanwhile: virtual time.
 const ROLLBACK_TIME_MAX: Duration = Duration::from_secs(200);
 /// Pause before it is asked for again.
-const ROLLBACK_PAUSE: Duration = Duration::from_millis(200);
+const ROLLBACK_PAUSE: Duration = Duration::from_secs(2);
 /// So many stay until the end.
 const KEPT_MAX: usize = 4;
 /// So many are taken.
@@ -111,19 +111,34 @@ impl Run {
             let asked = value.map_or(Asked::Remove, Asked::Put);
             (*place, self.history(*place).invoke(KEEPER, asked))
         };
-        let calls: Vec<(Place, CallId)> = snapshot.shown.iter().map(begin).collect();
         let which = SnapName::Epoch(epoch);
+        let (pool, name) = (cont.pool(), cont_name());
         let done = async {
-            while let Err(error) = cont.pool().roll_back(&cont_name(), &which, true).await {
-                self.note(|| format!("back to snapshot {epoch}: {error}"));
+            loop {
+                // One that is asked for again when it is over begins anew. Those without an answer may have happened, or not.
+                let calls: Vec<(Place, CallId)> = snapshot.shown.iter().map(begin).collect();
+                match pool.roll_back(&name, &which, true).await {
+                    Ok(()) => {
+                        for (place, call) in calls {
+                            self.history(place).answer(call, Said::Done);
+                        }
+                        return;
+                    }
+                    Err(error) => self.note(|| format!("back to snapshot {epoch}: {error}")),
+                }
                 env.sleep(ROLLBACK_PAUSE).await;
+                loop {
+                    match pool.snap_list(&name).await {
+                        // Whoever is told to go on with it does.
+                        Ok((_, Some(_))) => break,
+                        Ok((_, None)) => return,
+                        Err(_) => env.sleep(ROLLBACK_PAUSE).await,
+                    }
+                }
             }
         };
         if env.timeout(ROLLBACK_TIME_MAX, done).await.is_none() {
             return Err(Error::new(Code::TimedOut, "a rollback does not come to its end"));
-        }
-        for (place, call) in calls {
-            self.history(place).answer(call, Said::Done);
         }
         self.rollbacks.set(self.rollbacks.get() + 1);
         self.note(|| format!("all is as in snapshot {epoch}"));

@@ -430,6 +430,39 @@ fn snapshots_keep_their_cells() {
     }
 }
 
+/// Cells that had come to another target since the snapshot were not there at its time, by that target's clock: a rollback removed them, and what the
+/// snapshot names was lost.
+#[test]
+fn a_rollback_leaves_cells_that_have_moved() {
+    for seed in seeds(2) {
+        let cluster = cluster(seed, 5, 60);
+        cluster.block_on(async {
+            let client = cluster.client("c");
+            let cont =
+                cluster.container(&client, Durability::Wal, ContLayout::Plain).await.unwrap();
+            // The first engine holds the catalog.
+            let members = |file: &File| {
+                let layout = placement::cell_layout(file.array.oid, &cont.pool().map()).unwrap();
+                layout.members(0).iter().map(|member| member.0).collect::<Vec<u32>>()
+            };
+            let files = (10 * seed..).map(|number| File::new(&cont, "EC_2P1G1", number));
+            let mut file = files.into_iter().find(|file| !members(file).contains(&0)).unwrap();
+            let holders = members(&file);
+            file.write(0, 4 * CHUNK).await;
+            rest(&client, 3).await;
+            let name = Name::Label("c".into());
+            let made = cont.pool().snap_create(&name, "").await.unwrap();
+            let gone = [holders[1]];
+            aim(&client, gone[0], TargetAim::Drain).await;
+            assert_eq!(members::await_map(&client, are_out(&gone)).await.unwrap(), None);
+            let which = SnapName::Epoch(made.epoch);
+            cont.pool().roll_back(&name, &which, true).await.unwrap();
+            cluster.kill_engine(holders[2] as usize);
+            file.check(&format!("seed {seed}, without {gone:?} and {}", holders[2])).await;
+        });
+    }
+}
+
 /// A client that writes whole stripes codes them itself, and reads them from those who have the cells.
 #[test]
 fn whole_stripes_go_to_cells_at_once() {
