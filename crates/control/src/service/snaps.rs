@@ -21,11 +21,12 @@
 
 use super::handles::Owner;
 use super::orders::{Failures, failure, order_each};
+use super::pool::target_ids;
 use super::stores::is_away;
 use super::{Service, Targets};
 use crate::keys;
 use crate::records::{
-    ContDf, PoolDf, RECORD_VERSION, RollbackDf, RollbackStageDf, SnapDf, SnapsDf, TargetDf,
+    ContDf, PoolDf, RECORD_VERSION, RollbackDf, RollbackStageDf, SnapDf, SnapsDf,
 };
 use crate::store::{Attempts, Loaded, Tx};
 use std::cell::RefCell;
@@ -161,18 +162,18 @@ impl Service {
         }
     }
 
-    /// Targets of a pool that are passed over, for others have all of a container that they may have; and the rest.
-    async fn away(&self, pool: PoolId, cont: &ContDf) -> Result<(Vec<TargetId>, Vec<TargetId>)> {
-        let Some(now) = self.store.pool(pool).await? else { return Ok((Vec::new(), Vec::new())) };
+    /// Targets of a pool that are not passed over: others do not have all of a container that they may have.
+    async fn to_tell(&self, pool: &PoolDf, cont: &ContDf) -> Result<Vec<TargetId>> {
+        let Some(now) = self.store.pool(pool.id).await? else { return Ok(target_ids(pool)) };
         let map = self.map(&now.record).await?;
         let copies = 1 + usize::from(cont.props.rd_fac);
         let is_lost = |copies| placement::losses(copies, &map, |_| true).is_unavailable;
         let can_go_on = copies > 1 && !(2..=copies).any(is_lost);
-        let is_passed_over = |target: &&TargetDf| can_go_on && is_away(target);
-        let (away, there): (Vec<&TargetDf>, Vec<&TargetDf>) =
-            now.record.targets.iter().partition(is_passed_over);
-        let ids = |targets: Vec<&TargetDf>| targets.iter().map(|target| target.id).collect();
-        Ok((ids(away), ids(there)))
+        let targets = now.record.targets.iter();
+        Ok(targets
+            .filter(|target| !can_go_on || !is_away(target))
+            .map(|target| target.id)
+            .collect())
     }
 
     /// Tells all targets of a pool but those that are away; the greatest epoch of their answers, and whether some are still
@@ -183,17 +184,15 @@ impl Service {
         cont: &ContDf,
         versions: &ContVersions,
         orders: &dyn Targets,
-    ) -> Result<(Epoch, bool, Failures)> {
-        let (away, there) = self.away(pool.id, cont).await?;
-        if !away.is_empty() {
-            tracing::info!(pool = %pool.id, cont = %cont.id, ?away, "targets that are down hear of snapshots when they are back");
-        }
+    ) -> (Epoch, bool, Failures) {
+        // Where it is not known who is away nobody is passed over: what is begun is gone through with.
+        let targets = self.to_tell(pool, cont).await.unwrap_or_else(|_| target_ids(pool));
         let cont = cont.id;
         let order = || AdminOp::SetVersions { pool: pool.id, cont, versions: versions.clone() };
-        let (replies, failures) = order_each(orders, there, order).await;
+        let (replies, failures) = order_each(orders, targets, order).await;
         let epoch = replies.iter().map(|(_, reply)| reply.epoch).max().unwrap_or(Epoch::ZERO);
         let under_way = replies.iter().any(|(_, reply)| reply.under_way);
-        Ok((epoch, under_way, failures))
+        (epoch, under_way, failures)
     }
 
     async fn find_both(&self, pool: &Name, cont: &Name) -> Result<(PoolDf, ContDf)> {
@@ -239,7 +238,7 @@ impl Service {
             })
             .await?;
         let mut versions = held.versions();
-        let (epoch, _, mut failures) = self.tell_versions(&pool, &cont, &versions, orders).await?;
+        let (epoch, _, mut failures) = self.tell_versions(&pool, &cont, &versions, orders).await;
         let created_ns = (self.wall_ns)();
         // No two snapshots are of one epoch, even if nothing has happened and no time has passed.
         let after_last = versions.snapshots.last().map_or(0, |last| last.0.saturating_add(1));
@@ -247,7 +246,7 @@ impl Service {
         if failures.is_empty() {
             versions.revision += 1;
             versions.snapshots.push(epoch);
-            (_, _, failures) = self.tell_versions(&pool, &cont, &versions, orders).await?;
+            (_, _, failures) = self.tell_versions(&pool, &cont, &versions, orders).await;
         }
         let snap = SnapDf { epoch, name: name.to_string(), created_ns };
         let is_made = failures.is_empty();
@@ -260,7 +259,7 @@ impl Service {
                 Ok(())
             })
             .await?;
-        let (_, _, late) = self.tell_versions(&pool, &cont, &done.versions(), orders).await?;
+        let (_, _, late) = self.tell_versions(&pool, &cont, &done.versions(), orders).await;
         self.note_failed(&pool, &late);
         for (target, error) in &late {
             tracing::warn!(pool = %pool_id, cont = %id, %target, %error,
@@ -305,7 +304,7 @@ impl Service {
                 Ok(())
             })
             .await?;
-        let (_, _, late) = self.tell_versions(&pool, &cont, &left.versions(), orders).await?;
+        let (_, _, late) = self.tell_versions(&pool, &cont, &left.versions(), orders).await;
         self.note_failed(&pool, &late);
         for (target, error) in &late {
             tracing::warn!(pool = %pool_id, cont = %id, %target, %error,
@@ -367,7 +366,7 @@ impl Service {
             let versions = snaps.versions();
             let newest = loop {
                 let (newest, under_way, failures) =
-                    self.tell_versions(pool, cont, &versions, orders).await?;
+                    self.tell_versions(pool, cont, &versions, orders).await;
                 if !failures.is_empty() {
                     return Err(failure(
                         &format!("container '{label}' is not rolled back everywhere yet"),
@@ -396,7 +395,7 @@ impl Service {
                 tracing::info!(pool = %pool.id, cont = %id, to = %rollback.to, "rolled back");
             }
         }
-        let (_, _, failures) = self.tell_versions(pool, cont, &snaps.versions(), orders).await?;
+        let (_, _, failures) = self.tell_versions(pool, cont, &snaps.versions(), orders).await;
         for (target, error) in &failures {
             tracing::warn!(pool = %pool.id, cont = %id, %target, %error,
                 "a target refuses changes until it is told that the rollback is over");

@@ -93,7 +93,7 @@ impl Run {
         Ok(())
     }
 
-    /// All is what a snapshot shows, once everybody who is away is back; where not all of it was shown nobody knows what that is.
+    /// All is what a snapshot shows, once everybody who is to do it has; where not all of it was shown nobody knows what that is.
     async fn rolled_back(
         self: &Rc<Self>,
         env: &Env,
