@@ -106,6 +106,18 @@ pub(super) const MUTANTS: &[Mutant] = &[
         found_by: control("cases_snaps::who_was_away_hears_of_snapshots_before_it_is_back"),
     },
     Mutant {
+        name: "who-comes-back-is-passed-over",
+        what: "a snapshot passes over a target that has been told of snapshots and is about to be in the map",
+        edits: &[Edit {
+            path: "crates/control/src/service/snaps.rs",
+            from: "!can_go_on || !is_away(target) || self.returning.has(pool.id, target.id)\n",
+            to: "!can_go_on || !is_away(target)\n",
+        }],
+        found_by: control(
+            "cases_snaps::who_comes_back_while_a_snapshot_is_made_keeps_what_it_sees",
+        ),
+    },
+    Mutant {
         name: "another-try-is-another-transaction",
         what: "a client tries a transaction with another id when a target says that it serves nothing",
         edits: &[Edit {

@@ -66,6 +66,7 @@ pub struct Service {
     under_way: Rc<RefCell<HashSet<Owner>>>,
     /// Containers whose snapshots are being changed.
     turns: snaps::Turns,
+    returning: stores::Returning,
     times: times::TimesTable,
     starts: RefCell<members::Starts>,
     missing: moves::Missing,
@@ -110,6 +111,7 @@ impl Service {
             handles,
             under_way: Rc::default(),
             turns: snaps::Turns::default(),
+            returning: stores::Returning::default(),
             times: times::TimesTable::default(),
             starts: RefCell::default(),
             missing: RefCell::default(),

@@ -171,7 +171,9 @@ impl Service {
         let can_go_on = copies > 1 && !(2..=copies).any(is_lost);
         let targets = now.record.targets.iter();
         Ok(targets
-            .filter(|target| !can_go_on || !is_away(target))
+            .filter(|target| {
+                !can_go_on || !is_away(target) || self.returning.has(pool.id, target.id)
+            })
             .map(|target| target.id)
             .collect())
     }

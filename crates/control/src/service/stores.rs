@@ -16,11 +16,49 @@ use super::pool::shard_order;
 use crate::records::{EngineDf, LEFT_EMPTY, PoolDf, StageDf, TargetDf};
 use crate::store::{Attempts, Tx};
 use futures_util::future::join_all;
+use std::cell::RefCell;
+use std::rc::Rc;
 use types::{Code, Durability, Error, PoolId, Result, TargetId, limits};
 use wire::control::{ControlReply, MemberState, Name, TargetAim};
 use wire::event::{EventCode, Happened};
 use wire::map::{DownReason, LEFT_UNSURE, TargetState};
 use wire::obj::{AdminOp, AdminReply};
+
+/// Targets that are being put back into a map. Nobody passes over them: what they were told of may be out of date before the map says
+/// that they are back.
+#[derive(Clone, Default)]
+pub(super) struct Returning(Rc<RefCell<Vec<(PoolId, TargetId)>>>);
+
+/// Marks targets of a pool as coming back until dropped.
+struct Returns {
+    all: Returning,
+    pool: PoolId,
+    targets: Vec<TargetId>,
+}
+
+impl Returning {
+    fn begin(&self, pool: PoolId, targets: &[TargetId]) -> Returns {
+        let targets = targets.to_vec();
+        self.0.borrow_mut().extend(targets.iter().map(|target| (pool, *target)));
+        Returns { all: self.clone(), pool, targets }
+    }
+
+    pub(super) fn has(&self, pool: PoolId, target: TargetId) -> bool {
+        self.0.borrow().contains(&(pool, target))
+    }
+}
+
+impl Drop for Returns {
+    fn drop(&mut self) {
+        let mut all = self.all.0.borrow_mut();
+        for target in &self.targets {
+            // Another request may be at the same target.
+            if let Some(at) = all.iter().position(|each| *each == (self.pool, *target)) {
+                all.swap_remove(at);
+            }
+        }
+    }
+}
 
 /// What a target that answered says of its part.
 struct Found {
@@ -62,6 +100,8 @@ impl Service {
                 && asked.iter().any(|target| target.id == found.target && is_away(target))
         });
         let back: Vec<TargetId> = back.map(|found| found.target).collect();
+        // Until the map is there: a snapshot that is begun after they were told is told to them, too.
+        let _returns = self.returning.begin(pool.id, &back);
         if !back.is_empty() {
             let untold = self.tell_of_snapshots(pool.id, &back, orders).await?;
             found.retain(|found| untold.iter().all(|(target, _)| *target != found.target));

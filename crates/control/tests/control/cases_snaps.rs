@@ -2,6 +2,8 @@
 
 use crate::fake::{System, create_cont, label};
 use futures_executor::block_on;
+use std::pin::pin;
+use std::task::Poll;
 use types::{Code, ContProps, Epoch, Rank, TargetId};
 use wire::control::{ControlReply, ControlRequest as R, SnapInfo, SnapName};
 use wire::map::DownReason;
@@ -188,4 +190,75 @@ fn who_was_away_hears_of_snapshots_before_it_is_back() {
     assert_eq!(resume(), []);
     assert_eq!(away.map(reason), [Some(DownReason::Behind); 2]);
     assert!(knows(away[0]));
+}
+
+/// A snapshot could be begun after an engine's targets had been told which there are, and before the map said that they are back: they
+/// were passed over, and followed for a moment without keeping what only that snapshot sees.
+#[test]
+fn who_comes_back_while_a_snapshot_is_made_keeps_what_it_sees() {
+    let mut made_before_back = 0;
+    for seed in 0..400 {
+        // A catalog that takes its time, too.
+        let system = System::empty(Some(seed));
+        (0..3).for_each(|engine| drop(system.join(engine).unwrap()));
+        system.pool("tank");
+        let R::ContCreate { pool, label: name, uuid, attrs, .. } = create_cont("tank", "home")
+        else {
+            panic!("a container")
+        };
+        let props = ContProps::posix(1);
+        system.run(R::ContCreate { pool, label: name, uuid, props, attrs }).unwrap();
+        let silent = system.service.engine_is_silent(Rank(1), "gone", true, &*system.targets);
+        block_on(silent).unwrap();
+        let session = control::SessionId(1);
+        let later = |turns| crate::fake::Yield(turns);
+        let mut snap = pin!(async {
+            later((seed % 40) as u32).await;
+            system.service.handle(session, create("monday"), &*system.targets).await
+        });
+        let mut resume = pin!(async {
+            later((seed / 40) as u32).await;
+            system.service.resume_engine(Rank(1), &*system.targets).await
+        });
+        let (mut made, mut resumed) = (None, None);
+        block_on(std::future::poll_fn(|context| {
+            if made.is_none()
+                && let Poll::Ready(outcome) = snap.as_mut().poll(context)
+            {
+                made = Some(outcome);
+            }
+            if resumed.is_none()
+                && let Poll::Ready(outcome) = resume.as_mut().poll(context)
+            {
+                resumed = Some(outcome);
+            }
+            let shards = system.targets.shards.borrow();
+            let versions = system.targets.versions.borrow();
+            let is_back = |target: TargetId| {
+                let maps = shards.values().filter_map(|shard| shard.map.as_ref());
+                maps.filter_map(|map| map.target(target))
+                    .any(|target| target.reason == Some(DownReason::Behind))
+            };
+            let all_hold = versions.values().any(|told| !told.snapshots.is_empty());
+            let keeps = |target: TargetId| {
+                let mut told = versions.iter().filter(|((of, ..), _)| *of == target);
+                told.any(|(_, told)| told.held || !told.snapshots.is_empty())
+            };
+            for target in [TargetId(2), TargetId(3)] {
+                let is_known = !all_hold || !is_back(target) || keeps(target);
+                assert!(is_known, "seed {seed}: {target} follows and knows of no snapshot");
+                made_before_back += u32::from(all_hold && !is_back(target));
+            }
+            match made.is_some() && resumed.is_some() {
+                true => Poll::Ready(()),
+                false => Poll::Pending,
+            }
+        }));
+        let ControlReply::Snap(snap) = made.unwrap().unwrap() else { panic!("a snapshot") };
+        assert_eq!(resumed.unwrap().unwrap(), []);
+        let told = system.targets.versions.borrow();
+        assert_eq!(told.len(), 6);
+        assert!(told.values().all(|told| told.snapshots == [snap.epoch] && !told.held));
+    }
+    assert!(made_before_back > 0);
 }
