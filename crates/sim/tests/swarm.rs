@@ -147,6 +147,17 @@ fn names_are_those_of_one_tree() {
     let reports = run_seeds(Settings::draw_named, count.unwrap_or(SEED_COUNT / NAMED_SHARE));
     let undecided: usize = reports.iter().map(|report| report.undecided).sum();
     assert!(undecided * 10 <= reports.len(), "of {} seeds {undecided} undecided", reports.len());
+    if reports.len() < (SEED_COUNT / NAMED_SHARE) as usize {
+        return;
+    }
+    let sum = |of: &dyn Fn(&Report) -> u64| reports.iter().map(of).sum::<u64>();
+    for (what, times) in [
+        ("names that snapshots showed", sum(&|report| report.snapshots.1)),
+        ("rollbacks", sum(&|report| report.rollbacks)),
+        ("files that got another class", sum(&|report| report.migrated)),
+    ] {
+        assert!(times > 0, "{what}: none in {} seeds", reports.len());
+    }
 }
 
 /// What a seed does it does again, whoever stands still or loses what.

@@ -119,6 +119,7 @@ impl Run {
             Fault::Exclude => self.wish(env, engine, TargetAim::Exclude).await,
             Fault::Snapshot | Fault::Rollback => self.take_snapshot(env).await,
             Fault::Grow => self.grow(env, engine).await,
+            Fault::Migrate => self.migrate_files(env).await,
             Fault::FullDisk => {
                 let disk = world.disk(&Cluster::engine_name(engine));
                 let room = env.random_u64() % (1 << 20);

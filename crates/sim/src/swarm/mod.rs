@@ -8,6 +8,7 @@
 //! are whole by their own check. Where arrays have an erasure code, blocks of them are keys like others, and parity fits the data in the end; where there
 //! are names, one tree explains what all clients are told of them.
 
+mod classes;
 mod clients;
 mod faults;
 mod files;

@@ -6,6 +6,8 @@
 
 use super::clients::{Worker, open};
 use super::run::Run;
+use super::snapshots::KEEPER;
+use crate::history::{Call, Moment};
 use crate::linearizable::Spec;
 use crate::local::make_container_with;
 use crate::members;
@@ -16,8 +18,9 @@ use dfs::{
 };
 use model::namespace::{Ino, Kind, Namespace, ROOT, Rename};
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
-use types::{Code, ContLayout, ContProps, Error, ObjClass, Result, Scheme};
+use types::{Code, ContLayout, ContProps, Epoch, Error, ObjClass, Result, Scheme};
 
 /// Directories that stay, whose names are under test.
 const DIRS: usize = 3;
@@ -50,6 +53,10 @@ pub enum NameCall {
     Rename(Spot, Spot, Rename),
     /// What has a name.
     Look(Spot),
+    /// All names at once, as a snapshot shows them.
+    LookAll,
+    /// All names are what a snapshot showed, by its hash.
+    Back(u64),
 }
 
 /// What it answers.
@@ -61,6 +68,8 @@ pub enum NameAnswer {
         mode: u32,
         is_dir: bool,
     },
+    /// What all names have, hashed.
+    All(u64),
     Failed(Code),
 }
 
@@ -75,8 +84,32 @@ pub(super) struct Item {
 /// orders are equal, which keeps the search for an order short.
 pub(super) type Names = BTreeMap<Spot, Item>;
 
-/// The naive tree.
-pub(super) struct Tree;
+/// What a snapshot has shown of the tree: of each place that was looked at what had its name then.
+#[derive(Clone, Default)]
+pub(super) struct Shown(BTreeMap<Spot, Option<Item>>);
+
+impl Shown {
+    /// All that is in the tree, once every place was looked at.
+    pub(super) fn names(&self) -> Option<Names> {
+        let item = |(at, item): (&Spot, &Option<Item>)| Some((*at, (*item)?));
+        let is_whole = spots().all(|at| self.0.contains_key(&at));
+        is_whole.then(|| self.0.iter().filter_map(item).collect())
+    }
+}
+
+/// Equal for equal trees.
+pub(super) fn hash_of(names: &Names) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    names.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// The naive tree, which may become again what was shown of it.
+#[derive(Default)]
+pub(super) struct Tree {
+    /// By [`hash_of`].
+    pub(super) shown: BTreeMap<u64, Names>,
+}
 
 fn spots() -> impl Iterator<Item = Spot> {
     (0..DIRS).flat_map(|dir| (0..NAMES).map(move |name| Spot { dir, name }))
@@ -163,6 +196,11 @@ impl Spec for Tree {
                 };
                 return ret.is_none_or(|ret| *ret == told).then(|| state.clone());
             }
+            NameCall::Back(hash) => return self.shown.get(&hash).cloned(),
+            NameCall::LookAll => {
+                let told = NameAnswer::All(hash_of(state));
+                return ret.is_none_or(|ret| *ret == told).then(|| state.clone());
+            }
         };
         let told = done.map_or_else(NameAnswer::Failed, |()| NameAnswer::Done);
         // One that fails changes nothing.
@@ -175,14 +213,14 @@ impl Spec for Tree {
     }
 
     fn is_read(&self, op: &NameCall, ret: &NameAnswer) -> bool {
-        matches!(op, NameCall::Look(_)) || matches!(ret, NameAnswer::Failed(_))
+        matches!(op, NameCall::Look(_) | NameCall::LookAll) || matches!(ret, NameAnswer::Failed(_))
     }
 }
 
 /// A file system as one client has it.
-struct Site {
-    fs: Dfs,
-    dirs: Vec<Obj>,
+pub(super) struct Site {
+    pub(super) fs: Dfs,
+    pub(super) dirs: Vec<Obj>,
 }
 
 impl Run {
@@ -224,8 +262,11 @@ impl Worker {
         }
     }
 
-    async fn try_mount(&self) -> Result<Site> {
-        let cont = open(self.cont.client()).await?;
+    pub(super) async fn try_mount(&self) -> Result<Site> {
+        let cont = match self.cont.at() {
+            Epoch::ZERO => open(self.cont.client()).await?,
+            _ => self.cont.clone(),
+        };
         let fs = Dfs::mount(&cont, MountFlags::NONE, Credentials::root()).await?;
         let mut dirs = Vec::new();
         for dir in 0..DIRS {
@@ -296,6 +337,9 @@ impl Worker {
                 }
                 Err(error) => Err(error),
             },
+            NameCall::LookAll | NameCall::Back(_) => {
+                return Err(Error::inval("that is no matter of a client"));
+            }
         };
         match done {
             Ok(()) => history.answer(call, NameAnswer::Done),
@@ -306,6 +350,46 @@ impl Worker {
                 let text = format!("{asked:?}: {error}");
                 self.run.bear(Error::new(error.code, text))?;
             }
+        }
+        Ok(())
+    }
+
+    /// What all names have in the snapshot that the container shows, which was made between two moments. Together they are what the tree was at one
+    /// moment; what was shown before is shown again.
+    pub(super) async fn look_back_at_names(
+        &self,
+        made: (Moment, Moment),
+        shown: &mut Shown,
+    ) -> Result<()> {
+        let site = self.try_mount().await?;
+        let was_whole = shown.names().is_some();
+        for at in spots() {
+            let item = match site.fs.stat(&site.dirs[at.dir], &at.name()).await {
+                Ok(stat) => Some(Item { mode: stat.mode & 0o7777, is_dir: stat.is_dir() }),
+                Err(error) if error.code == Code::NonExist => None,
+                Err(error) => return Err(error),
+            };
+            self.run.shown.set(self.run.shown.get() + 1);
+            match shown.0.insert(at, item) {
+                Some(before) if before != item => {
+                    let epoch = self.cont.at();
+                    let text = format!(
+                        "snapshot {epoch} showed {at:?} as {before:?}, and now as {item:?}"
+                    );
+                    return Err(Error::new(Code::Csum, text));
+                }
+                _ => {}
+            }
+        }
+        if let Some(names) = shown.names().filter(|_| !was_whole) {
+            self.run.note(|| format!("a snapshot shows {:x}: {names:?}", hash_of(&names)));
+            self.run.shown_trees.borrow_mut().insert(hash_of(&names), names.clone());
+            self.run.names().note(Call {
+                client: KEEPER,
+                op: NameCall::LookAll,
+                invoked: made.0,
+                returned: Some((made.1, NameAnswer::All(hash_of(&names)))),
+            });
         }
         Ok(())
     }
@@ -349,7 +433,6 @@ impl Worker {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::Call;
     use crate::linearizable::{Verdict, check};
 
     const HERE: Spot = Spot { dir: 0, name: 0 };
@@ -359,6 +442,8 @@ mod tests {
     type Known = (NameCall, u64, Option<(u64, NameAnswer)>);
 
     fn is_good(calls: &[Known]) -> bool {
+        let empty = Names::new();
+        let tree = Tree { shown: BTreeMap::from([(hash_of(&empty), empty)]) };
         let call = |(op, invoked, returned): &Known| Call {
             client: 0,
             op: *op,
@@ -366,7 +451,7 @@ mod tests {
             returned: *returned,
         };
         let calls: Vec<_> = calls.iter().map(call).collect();
-        check(&Tree, Names::new(), &calls, &[]) == Verdict::Linearizable
+        check(&tree, Names::new(), &calls, &[]) == Verdict::Linearizable
     }
 
     fn file(mode: u32) -> NameAnswer {
@@ -395,6 +480,19 @@ mod tests {
         let unlinked = (Unlink(HERE), 5, Some((6, Done)));
         assert!(is_good(&[made, linked, unlinked, look(THERE, 7, 8, file(7))]));
         assert!(!is_good(&[made, linked, unlinked, look(THERE, 7, 8, gone)]));
+        // A snapshot shows both places at one moment.
+        let names = |at| Names::from([(at, Item { mode: 7, is_dir: false })]);
+        let all =
+            |names: &Names| (NameCall::LookAll, 4, Some((8, NameAnswer::All(hash_of(names)))));
+        assert!(is_good(&[made, answered, all(&names(HERE))]));
+        assert!(is_good(&[made, answered, all(&names(THERE))]));
+        let both: Names = names(HERE).into_iter().chain(names(THERE)).collect();
+        assert!(!is_good(&[made, answered, all(&both)]));
+        assert!(!is_good(&[made, answered, all(&Names::new())]));
+        // What is rolled back to a tree without names has none from then on.
+        let back = (NameCall::Back(hash_of(&Names::new())), 3, Some((4, Done)));
+        assert!(is_good(&[made, back, look(HERE, 5, 6, gone)]));
+        assert!(!is_good(&[made, back, look(HERE, 5, 6, file(7))]));
         assert!(!is_good(&[made, (Make(HERE, 8), 3, Some((4, Done)))]));
         assert!(is_good(&[made, (Make(HERE, 8), 3, Some((4, Failed(Code::Exist))))]));
     }

@@ -51,6 +51,8 @@ pub struct Report {
     pub rollbacks: u64,
     /// Targets that engines got while they ran, and were taken into the pool.
     pub grown: u64,
+    /// Files that got another class.
+    pub migrated: u64,
     /// Blocks that decayed: of which bits flipped, that got what was for another, that cannot be read.
     pub decayed: [u64; 3],
     /// Cuts between two engines.
@@ -96,12 +98,17 @@ pub(super) struct Run {
     /// An engine gets a further target.
     pub is_growing: Cell<bool>,
     pub grown: Cell<u64>,
+    /// Files are getting another class.
+    pub is_migrating: Cell<bool>,
+    pub migrated: Cell<u64>,
     /// A snapshot is taken, or looked at.
     pub is_taking: Cell<bool>,
     pub snapshots_taken: Cell<u64>,
     pub rollbacks: Cell<u64>,
     /// Values that snapshots showed.
     pub shown: Cell<u64>,
+    /// What snapshots showed of all names, by its hash.
+    pub shown_trees: RefCell<BTreeMap<u64, Names>>,
     /// Snapshots that stay.
     pub kept: RefCell<Vec<Snapshot>>,
     /// What was found to be wrong by somebody who is no client.
@@ -144,10 +151,13 @@ pub fn run(settings: &Settings, tells: bool) -> std::result::Result<Report, Stri
         wishes: Cell::new(0),
         is_growing: Cell::new(false),
         grown: Cell::new(0),
+        is_migrating: Cell::new(false),
+        migrated: Cell::new(0),
         is_taking: Cell::new(false),
         snapshots_taken: Cell::new(0),
         rollbacks: Cell::new(0),
         shown: Cell::new(0),
+        shown_trees: RefCell::default(),
         kept: RefCell::default(),
         wrong: RefCell::default(),
         decayed: RefCell::default(),
@@ -419,6 +429,7 @@ impl Run {
             snapshots: (self.snapshots_taken.get(), self.shown.get()),
             rollbacks: self.rollbacks.get(),
             grown: self.grown.get(),
+            migrated: self.migrated.get(),
             decayed: *self.decayed.borrow(),
             engine_cuts: self.engine_cuts.get(),
             still: self.still.get(),
@@ -454,7 +465,8 @@ impl Run {
         let calls = self.names.calls();
         report.calls.0 += calls.len();
         report.calls.1 += calls.iter().filter(|call| call.returned.is_none()).count();
-        match linearizable::check(&Tree, Names::new(), &calls, &[]) {
+        let tree = Tree { shown: self.shown_trees.take() };
+        match linearizable::check(&tree, Names::new(), &calls, &[]) {
             Verdict::Linearizable => {}
             Verdict::Undecided => report.undecided += 1,
             Verdict::Violation(order, missing) => {

@@ -63,6 +63,8 @@ pub enum Fault {
     Rollback,
     /// An engine gets a further target, which the pool takes in, and which takes over its share; of pools with copies.
     Grow,
+    /// Files in a directory get another class while clients rename, link and remove them; of seeds with names.
+    Migrate,
 }
 
 /// Those that not all clusters can bear; each says which.
@@ -372,6 +374,16 @@ impl Settings {
             settings.keep_copies(&rng);
             settings.add_faults(types::hash::mix2(seed, 9));
             settings.narrow(types::hash::mix2(seed, 9));
+        }
+        // Drawn apart, for those that have none of keys, too.
+        settings.faults.retain(|fault| !matches!(fault, Fault::Snapshot | Fault::Rollback));
+        let apart = Rng::new(types::hash::mix2(seed, 0x5_4a95));
+        for (fault, one_of) in [(Fault::Snapshot, 3), (Fault::Rollback, 3), (Fault::Migrate, 2)] {
+            if apart.below(one_of) == 0 {
+                settings.faults.push(fault);
+                settings.trouble = settings.trouble.max(Duration::from_secs(4));
+                settings.pause_max = settings.pause_max.max(Duration::from_millis(100));
+            }
         }
         settings.clients = 2 + rng.below(2) as u32;
         settings.calls = 15 + rng.below(25) as u32;

@@ -3,6 +3,7 @@
 //! key has that once more, from a moment on while this went on.
 
 use super::clients::{Place, Worker, open};
+use super::names::{NameAnswer, NameCall, Shown, hash_of};
 use super::run::Run;
 use super::settings::Fault;
 use crate::history::{Call, CallId, Moment};
@@ -36,6 +37,8 @@ pub(super) struct Snapshot {
     /// When it was asked for, and when it was there.
     made: (Moment, Moment),
     shown: BTreeMap<Place, Option<u64>>,
+    /// Of seeds with names.
+    tree: Shown,
 }
 
 impl Run {
@@ -73,7 +76,7 @@ impl Run {
         let (epoch, made) = (made.epoch, (begun, self.moments.next()));
         self.snapshots_taken.set(self.snapshots_taken.get() + 1);
         self.note(|| format!("snapshot {epoch}"));
-        let mut snapshot = Snapshot { epoch, made, shown: BTreeMap::new() };
+        let mut snapshot = Snapshot { epoch, made, shown: BTreeMap::new(), tree: Shown::default() };
         for _ in 0..1 + env.random_u64() % 3 {
             self.look_back(keeper, &mut snapshot, false).await?;
             // Each length is as likely as one of half of it.
@@ -102,9 +105,13 @@ impl Run {
     ) -> Result<()> {
         let Ok(cont) = open(keeper).await else { return Ok(()) };
         let all = Worker::new(self.clone(), KEEPER, cont.clone()).places();
-        if all.iter().any(|place| !snapshot.shown.contains_key(place)) {
+        let tree = snapshot.tree.names();
+        let lacks_tree = self.settings.has_names && tree.is_none();
+        if lacks_tree || all.iter().any(|place| !snapshot.shown.contains_key(place)) {
             return Ok(());
         }
+        let tree = tree.filter(|_| self.settings.has_names).map(|names| hash_of(&names));
+        let begin_tree = |hash: u64| self.names().invoke(KEEPER, NameCall::Back(hash));
         let epoch = snapshot.epoch;
         self.note(|| format!("back to snapshot {epoch}"));
         let begin = |(place, value): (&Place, &Option<u64>)| {
@@ -117,10 +124,14 @@ impl Run {
             loop {
                 // One that is asked for again when it is over begins anew. Those without an answer may have happened, or not.
                 let calls: Vec<(Place, CallId)> = snapshot.shown.iter().map(begin).collect();
+                let call_of_tree = tree.map(begin_tree);
                 match pool.roll_back(&name, &which, true).await {
                     Ok(()) => {
                         for (place, call) in calls {
                             self.history(place).answer(call, Said::Done);
+                        }
+                        if let Some(call) = call_of_tree {
+                            self.names().answer(call, NameAnswer::Done);
                         }
                         return;
                     }
@@ -167,6 +178,13 @@ impl Run {
             Err(error) => return self.bear(error),
         };
         let worker = Worker::new(self.clone(), KEEPER, cont);
+        if self.settings.has_names {
+            let outcome = worker.look_back_at_names(snapshot.made, &mut snapshot.tree).await;
+            return match outcome {
+                Err(error) if !in_peace && error.code != Code::Csum => self.bear(error),
+                outcome => outcome,
+            };
+        }
         let all = worker.places();
         for place in &all {
             let value = match worker.value_of_place(*place).await {
