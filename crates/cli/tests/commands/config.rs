@@ -94,6 +94,31 @@ impl Drop for Running {
     }
 }
 
+/// Starts an engine; where, once it is up. Somebody else may have taken the port that was free a moment ago: then it ends, and has another one.
+fn start_at_a_free_port(
+    settings: impl Fn(&str) -> Vec<String>,
+    is_up: impl Fn(&str) -> bool,
+) -> (String, Running) {
+    for _ in 0..5 {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = port.local_addr().unwrap().to_string();
+        drop(port);
+        let mut command = harness::azekura();
+        command.args(settings(&at)).stderr(std::process::Stdio::null());
+        let mut running = Running(command.spawn().unwrap());
+        for _ in 0..600 {
+            if is_up(&at) {
+                return (at, running);
+            }
+            if running.0.try_wait().unwrap().is_some() {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+    }
+    panic!("the engine does not come up");
+}
+
 /// Runs a command until it succeeds; what it printed.
 fn until_ok(command: impl Fn() -> std::process::Command) -> String {
     for _ in 0..600 {
@@ -180,9 +205,6 @@ fn engines_join_by_settings_alone_and_clients_do_not_administer() {
         fs::write(scratch.path(secret), format!("{secret} of many bytes\n")).unwrap();
     }
     fs::write(scratch.path("empty"), "").unwrap();
-    // Two free ports; somebody else may take one until it is used, then this fails and says so.
-    let ports = [(); 2].map(|()| std::net::TcpListener::bind("127.0.0.1:0").unwrap());
-    let [first, second] = ports.map(|port| port.local_addr().unwrap().to_string());
     let settings = |at: &str, listen: &str, join: Option<&str>, admin: &str| {
         let mut args: Vec<String> = ["engine", "--engine-dir", &path(at), "--listen", listen]
             .into_iter()
@@ -193,17 +215,17 @@ fn engines_join_by_settings_alone_and_clients_do_not_administer() {
         args.extend(join.iter().flat_map(|join| ["--join".to_string(), format!("tcp://{join}")]));
         args
     };
-    let start = |args: Vec<String>| {
-        Running(harness::azekura().args(args).stderr(std::process::Stdio::null()).spawn().unwrap())
-    };
-    let _first = start(settings("a", &first, None, "admin-token"));
-    let ask = |secret: &str, args: &[&str]| {
+    let ask_at = |at: &str, secret: &str, args: &[&str]| {
         let mut command = harness::azekura();
-        command.args(["--system", &format!("tcp://{first}")]).args(args);
+        command.args(["--system", &format!("tcp://{at}")]).args(args);
         command.env("AZEKURA_TOKEN_FILE", scratch.path(secret));
         command
     };
-    until_ok(|| ask("token", &["system", "query"]));
+    let (first, _first) = start_at_a_free_port(
+        |at| settings("a", at, None, "admin-token"),
+        |at| ask_at(at, "token", &["system", "query"]).output().unwrap().status.success(),
+    );
+    let ask = |secret: &str, args: &[&str]| ask_at(&first, secret, args);
     // With another secret, or none, nobody is.
     for secret in ["wrong", "empty"] {
         let output = ask(secret, &["system", "query"]).output().unwrap();
@@ -218,14 +240,14 @@ fn engines_join_by_settings_alone_and_clients_do_not_administer() {
         .unwrap();
     assert!(!wrong.status.success());
     assert!(harness::all_text(&wrong).contains("token"), "{}", harness::all_text(&wrong));
-    let _second = start(settings("b", &second, Some(&first), "admin-token"));
     let listed = || {
         let text = until_ok(|| ask("token", &["--json", "system", "list-engines"]));
         serde_json::from_str::<Value>(&text).unwrap().as_array().unwrap().len()
     };
-    while listed() < 2 {
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    }
+    let (second, _second) = start_at_a_free_port(
+        |at| settings("b", at, Some(&first), "admin-token"),
+        |_| listed() == 2,
+    );
     let create = ["pool", "create", "tank", "--size", "256MiB"];
     let refused = ask("token", &create).output().unwrap();
     assert_eq!(refused.status.code(), Some(8), "{}", harness::all_text(&refused));
