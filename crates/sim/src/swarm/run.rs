@@ -243,6 +243,11 @@ impl Run {
                 self.note(|| format!("no answer: {error}"));
                 Ok(())
             }
+            // What is made is refused where those that are not drained are too few without who is away for long.
+            Code::Redundancy if self.settings.faults.contains(&Fault::Drain) => {
+                self.note(|| format!("no answer: {error}"));
+                Ok(())
+            }
             // Nobody can use what is being rolled back.
             Code::Busy if self.settings.faults.contains(&Fault::Rollback) => {
                 self.note(|| format!("no answer: {error}"));

@@ -35,10 +35,10 @@ const TAKEN_MAX: u64 = 12;
 pub(super) struct Snapshot {
     epoch: Epoch,
     /// When it was asked for, and when it was there.
-    made: (Moment, Moment),
+    pub(super) made: (Moment, Moment),
     shown: BTreeMap<Place, Option<u64>>,
     /// Of seeds with names.
-    tree: Shown,
+    pub(super) tree: Shown,
 }
 
 impl Run {
@@ -179,11 +179,7 @@ impl Run {
         };
         let worker = Worker::new(self.clone(), KEEPER, cont);
         if self.settings.has_names {
-            let outcome = worker.look_back_at_names(snapshot.made, &mut snapshot.tree).await;
-            return match outcome {
-                Err(error) if !in_peace && error.code != Code::Csum => self.bear(error),
-                outcome => outcome,
-            };
+            return worker.look_back_at_names(snapshot, in_peace).await;
         }
         let all = worker.places();
         for place in &all {
