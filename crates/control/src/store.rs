@@ -126,11 +126,6 @@ impl Store {
         self.load_all(&keys::conts(pool)).await
     }
 
-    /// How many containers a pool has, in whatever stage.
-    pub async fn cont_count(&self, pool: PoolId) -> Result<u64> {
-        Ok(self.asked().list(&keys::conts(pool)).await?.len() as u64)
-    }
-
     /// Snapshots of a container; `None` when it never had one.
     pub async fn snaps(&self, pool: PoolId, id: ContId) -> Result<Option<Loaded<SnapsDf>>> {
         self.load(keys::snaps(pool, id)).await

@@ -94,13 +94,13 @@ impl Service {
 
     /// On how many engines copies of a pool's containers are to be; 1 at least.
     pub(super) async fn copies_wanted(&self, pool: PoolId) -> Result<usize> {
-        let conts = self.store.conts(pool).await?;
+        let conts = self.conts_left(pool).await?;
         Ok(conts.iter().map(|cont| cont.record.props.rd_fac as usize + 1).max().unwrap_or(1))
     }
 
     /// Members of the widest groups that a pool's containers have where nobody names a class; 1 at least.
     pub(super) async fn members_wanted(&self, pool: PoolId) -> Result<usize> {
-        let conts = self.store.conts(pool).await?;
+        let conts = self.conts_left(pool).await?;
         let widest = |props: &ContPropsDf| {
             let classes = [props.oclass, props.dir_oclass, props.file_oclass];
             classes.iter().map(|class| class.scheme.members()).max()

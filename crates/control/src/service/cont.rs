@@ -1,16 +1,16 @@
 //! Containers: making, finding, opening, removing, and their object numbers.
 
 use super::handles::{Opener, Owner};
-use super::orders::{failure, order_all};
-use super::pool::target_ids;
+use super::orders::{Failures, failure, is_unheard, order_all, order_present};
 use super::{Service, SessionId, Targets, UnderWay, attrs, check_stage};
 use crate::keys;
 use crate::records::{
     ContDf, ContPropsDf, EngineDf, OidsDf, PoolDf, RECORD_VERSION, StageDf, TargetDf,
 };
-use crate::store::{Attempts, Tx};
+use crate::store::{Attempts, Loaded, Tx};
 use futures_util::future::try_join_all;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 use types::{Code, ContId, ContProps, Epoch, Error, PoolId, Result, TargetId, limits, props};
 use uuid::Uuid;
 use wire::control::{ContAsk, ContInfo, ControlReply, Evict, MemberState, Name, OpenMode};
@@ -19,6 +19,10 @@ use wire::obj::AdminOp;
 
 /// Greatest redundancy factor a container may demand.
 const RD_FAC_MAX: u8 = 5;
+/// How long a new container waits for those who are up and give no answer: somewhat longer than it takes to call them down; and how long before they are
+/// asked again.
+const UNHEARD_TIME_MAX: Duration = Duration::from_secs(15);
+const UNHEARD_PAUSE: Duration = Duration::from_millis(500);
 /// First object number given out; 0 stays free for "none".
 const OID_FIRST: u64 = 1;
 
@@ -44,18 +48,30 @@ impl Service {
         let (pool, cont, _under_way) = self.claim_cont(pool, &wanted).await?;
         let name = cont.name();
         let order = || cont_order(&pool, &cont);
-        let engines = self.store.engines().await?;
-        let (told, untold): (Vec<&TargetDf>, Vec<&TargetDf>) =
-            pool.targets.iter().partition(|target| may_answer(target, &engines, orders));
-        let failures = order_all(orders, told.iter().map(|target| target.id), order).await;
-        if !failures.is_empty() {
-            self.undo_cont(&pool, cont.id, orders).await?;
-            return Err(failure(
-                &format!("container '{name}' was not created in pool '{}'", pool.name()),
-                &failures,
-                "mend that, then try again",
-            ));
-        }
+        let (begun, mut knows) = (orders.now(), BTreeSet::<TargetId>::new());
+        let untold = loop {
+            let engines = self.store.engines().await?;
+            let (meant, untold): (Vec<&TargetDf>, Vec<&TargetDf>) =
+                pool.targets.iter().partition(|target| may_answer(target, &engines, orders));
+            let asked: Vec<TargetId> =
+                meant.iter().map(|target| target.id).filter(|id| !knows.contains(id)).collect();
+            let failures = order_all(orders, asked.iter().copied(), order).await;
+            if failures.is_empty() {
+                break untold;
+            }
+            // One that gives no answer is called down soon, and then nobody needs it.
+            let may_go = failures.iter().all(|(_, error)| is_unheard(error));
+            if !may_go || orders.now() >= begun + UNHEARD_TIME_MAX {
+                self.undo_cont(&pool, cont.id, orders).await?;
+                return Err(failure(
+                    &format!("container '{name}' was not created in pool '{}'", pool.name()),
+                    &failures,
+                    "mend that, then try again",
+                ));
+            }
+            knows.extend(asked.iter().filter(|id| failures.iter().all(|(of, _)| of != *id)));
+            orders.until(orders.now() + UNHEARD_PAUSE).await;
+        };
         let mut attempts = Attempts::new();
         loop {
             attempts.next()?;
@@ -177,18 +193,31 @@ impl Service {
                 break;
             }
         }
-        if let Err(error) = self.finish_cont_destroy(pool.id, id, orders).await {
-            tracing::warn!(pool = %pool.id, cont = %id, %error,
-                "a failed container creation could not be undone yet");
-        }
+        let failures = self.finish_cont_destroy(pool.id, id, orders).await?;
+        self.note_failed(pool, &failures);
         Ok(())
+    }
+
+    /// How many there are that nobody has destroyed.
+    pub(super) async fn cont_count(&self, pool: PoolId) -> Result<u64> {
+        Ok(self.conts_left(pool).await?.len() as u64)
+    }
+
+    /// The containers of a pool that nobody has destroyed.
+    pub(super) async fn conts_left(&self, pool: PoolId) -> Result<Vec<Loaded<ContDf>>> {
+        let mut conts = self.store.conts(pool).await?;
+        conts.retain(|cont| cont.record.stage != StageDf::Destroying);
+        Ok(conts)
     }
 
     pub(super) async fn cont_list(&self, pool: &Name) -> Result<ControlReply> {
         let pool = self.ready_pool(pool).await?.record;
         let conts = self.store.conts(pool.id).await?;
-        let is_listed = |cont: &ContDf| {
-            !(cont.stage == StageDf::Creating && self.is_under_way(Owner::Cont(pool.id, cont.id)))
+        let is_listed = |cont: &ContDf| match cont.stage {
+            StageDf::Creating => !self.is_under_way(Owner::Cont(pool.id, cont.id)),
+            StageDf::Ready => true,
+            // As pools.
+            StageDf::Destroying => false,
         };
         let listed = conts.iter().map(|cont| &cont.record).filter(|cont| is_listed(cont));
         let listed = try_join_all(listed.map(|cont| self.cont_info(pool.id, cont))).await?;
@@ -243,7 +272,7 @@ impl Service {
         orders: &dyn Targets,
     ) -> Result<ControlReply> {
         let mut attempts = Attempts::new();
-        let (pool_id, id) = loop {
+        let (pool, id, label) = loop {
             attempts.next()?;
             let pool = self.ready_pool(pool).await?.record;
             let mut cont = self.find_cont(&pool, name).await?;
@@ -253,49 +282,47 @@ impl Service {
                 check_stage(StageDf::Creating, "container", &label)?;
             }
             if cont.record.stage == StageDf::Destroying {
-                break (pool.id, cont.record.id);
+                break (pool, cont.record.id, label);
             }
             let _closing = self.handles.begin_close(owner, force, &label)?;
             cont.record.stage = StageDf::Destroying;
-            if self.store.commit(Tx::new().replace(&cont)).await? {
+            let mut tx = Tx::new();
+            if !cont.record.label.is_empty() {
+                tx = tx.delete(keys::cont_label(pool.id, &cont.record.label));
+                cont.record.label.clear();
+            }
+            if self.store.commit(tx.replace(&cont)).await? {
                 self.handles.drop_owner(owner);
-                break (pool.id, cont.record.id);
+                tracing::info!(pool = %pool.id, cont = %cont.record.id, %label, "container is destroyed");
+                break (pool, cont.record.id, label);
             }
         };
-        self.finish_cont_destroy(pool_id, id, orders).await?;
-        Ok(ControlReply::Done)
+        let failures = self.finish_cont_destroy(pool.id, id, orders).await?;
+        self.left_behind(&pool, failures, &format!("container '{label}' of pool '{}'", pool.name()))
     }
 
-    /// Removes a container that is marked as being destroyed, from targets and catalog. Its mark
-    /// stays when a target cannot be reached. A container without the mark is left alone.
+    /// Removes a container that is marked as being destroyed, from targets and catalog; says which targets could not be told, and why. While there
+    /// are some the mark stays. A container without it is left alone.
     pub(super) async fn finish_cont_destroy(
         &self,
         pool_id: PoolId,
         id: ContId,
         orders: &dyn Targets,
-    ) -> Result<()> {
-        let Some(pool) = self.store.pool(pool_id).await? else { return Ok(()) };
-        let Some(cont) = self.store.cont(pool_id, id).await? else { return Ok(()) };
+    ) -> Result<Failures> {
+        let Some(pool) = self.store.pool(pool_id).await? else { return Ok(Failures::new()) };
+        let Some(cont) = self.store.cont(pool_id, id).await? else { return Ok(Failures::new()) };
         if cont.record.stage != StageDf::Destroying {
-            return Ok(());
+            return Ok(Failures::new());
         }
-        let name = cont.record.name();
         let order = || AdminOp::DestroyCont { pool: pool_id, cont: id };
-        let failures = order_all(orders, target_ids(&pool.record), order).await;
+        let failures = order_present(orders, &pool.record, order).await;
         if !failures.is_empty() {
-            return Err(failure(
-                &format!(
-                    "container '{name}' of pool '{}' is not destroyed everywhere yet",
-                    pool.record.name()
-                ),
-                &failures,
-                "destroy it again when they answer",
-            ));
+            return Ok(failures);
         }
         let mut attempts = Attempts::new();
         loop {
             attempts.next()?;
-            let Some(cont) = self.store.cont(pool_id, id).await? else { return Ok(()) };
+            let Some(cont) = self.store.cont(pool_id, id).await? else { return Ok(failures) };
             let mut tx = Tx::new()
                 .expect(&cont)
                 .delete(&cont.key)
@@ -309,8 +336,8 @@ impl Service {
             tx = tx.delete_prefix(keys::cont_attrs(pool_id, id));
             if self.store.commit(tx).await? {
                 self.times.forget((pool_id, id));
-                tracing::info!(pool = %pool_id, cont = %id, label = %name, "container destroyed");
-                return Ok(());
+                tracing::info!(pool = %pool_id, cont = %id, "nobody has anything of the container any more");
+                return Ok(failures);
             }
         }
     }

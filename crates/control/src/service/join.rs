@@ -86,7 +86,7 @@ impl Service {
             // address in its map, must not slip through the list below.
             let mut tx = Tx::new().replace(&engine).replace(&system);
             let (mut affected, mut losing) = (Vec::new(), Vec::new());
-            let pools = if has_moved { self.store.pools().await? } else { Vec::new() };
+            let pools = if has_moved { self.pools_left().await? } else { Vec::new() };
             for mut pool in pools {
                 if pool.record.targets.iter().any(|target| target.rank == rank) {
                     pool.record.map_version += 1;

@@ -172,7 +172,7 @@ impl Service {
             };
             let mut tx = Tx::new().replace(&system).replace(&engine);
             let (mut affected, mut losing) = (Vec::new(), Vec::new());
-            let pools = if of_targets { self.store.pools().await? } else { Vec::new() };
+            let pools = if of_targets { self.pools_left().await? } else { Vec::new() };
             for mut pool in pools {
                 let version = pool.record.map_version + 1;
                 if others_stay && !pool.record.targets.iter().any(serves) {

@@ -326,9 +326,14 @@ impl Service {
         self.under_way.borrow().contains(&owner)
     }
 
-    /// A pool that is being made right now does not exist yet for others.
+    /// A pool that is being made right now does not exist yet for others; one that was destroyed does not exist, though somebody who is away has
+    /// not been told.
     fn is_listed(&self, pool: &PoolDf) -> bool {
-        !(pool.stage == StageDf::Creating && self.is_under_way(Owner::Pool(pool.id)))
+        match pool.stage {
+            StageDf::Creating => !self.is_under_way(Owner::Pool(pool.id)),
+            StageDf::Ready => true,
+            StageDf::Destroying => false,
+        }
     }
 
     /// The pool by that name, in whatever stage. `NonExist` when there is none.
@@ -389,7 +394,7 @@ fn check_stage(stage: StageDf, noun: &str, name: &str) -> Result<()> {
     let why = match stage {
         StageDf::Ready => return Ok(()),
         StageDf::Creating => "is still being created; try again in a moment",
-        StageDf::Destroying => "is being destroyed; destroy it again to finish",
+        StageDf::Destroying => "is being destroyed",
     };
     Err(Error::new(Code::Busy, format!("{noun} '{name}' {why}")))
 }

@@ -1,5 +1,6 @@
 //! Orders to many targets at once, and what to say when some fail.
 
+use crate::records::{PoolDf, TargetDf};
 use futures_util::future::LocalBoxFuture;
 use futures_util::stream::{self, StreamExt};
 use std::time::Duration;
@@ -41,6 +42,25 @@ pub async fn order_all(
     op: impl Fn() -> AdminOp,
 ) -> Failures {
     order_each(orders, targets, op).await.1
+}
+
+/// Sends one order to each target of a pool whose engine is there. Nothing is sent to the others, which are among those that fail.
+pub async fn order_present(
+    orders: &dyn Targets,
+    pool: &PoolDf,
+    op: impl Fn() -> AdminOp,
+) -> Failures {
+    let is_there = |target: &&TargetDf| orders.reachable(target.rank);
+    let (there, away): (Vec<_>, Vec<_>) = pool.targets.iter().partition(is_there);
+    let mut failures = order_all(orders, there.iter().map(|target| target.id), op).await;
+    let why = |rank| Error::new(Code::Unreach, format!("engine {rank} is away"));
+    failures.extend(away.iter().map(|target| (target.id, why(target.rank))));
+    failures
+}
+
+/// True when nobody has heard the order: whoever is told again may carry it out.
+pub fn is_unheard(error: &Error) -> bool {
+    matches!(error.code, Code::Unreach | Code::Closed | Code::TimedOut | Code::Busy)
 }
 
 /// The same, with the answers.

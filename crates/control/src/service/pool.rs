@@ -1,7 +1,7 @@
 //! Pools: making, finding, opening, removing.
 
 use super::handles::{Opener, Owner};
-use super::orders::{failure, order_all, order_each};
+use super::orders::{Failures, failure, order_all, order_each, order_present};
 use super::weights::weigh;
 use super::{Service, SessionId, Targets, check_stage, engine_of};
 use crate::keys;
@@ -190,10 +190,16 @@ impl Service {
                 break;
             }
         }
-        if let Err(error) = self.finish_pool_destroy(id, orders).await {
-            tracing::warn!(pool = %id, %error, "a failed pool creation could not be undone yet");
-        }
+        let failures = self.finish_pool_destroy(id, orders).await?;
+        self.note_failed(&pool.record, &failures);
         Ok(())
+    }
+
+    /// The pools that nobody has destroyed: who leads what in the others does not matter, and nobody there knows any more.
+    pub(super) async fn pools_left(&self) -> Result<Vec<Loaded<PoolDf>>> {
+        let mut pools = self.store.pools().await?;
+        pools.retain(|pool| pool.record.stage != StageDf::Destroying);
+        Ok(pools)
     }
 
     pub(super) async fn pool_list(&self) -> Result<ControlReply> {
@@ -251,7 +257,7 @@ impl Service {
         orders: &dyn Targets,
     ) -> Result<ControlReply> {
         let mut attempts = Attempts::new();
-        let id = loop {
+        let (pool, label) = loop {
             attempts.next()?;
             let mut pool = self.find_pool(name).await?;
             let (id, label) = (pool.record.id, pool.record.name());
@@ -259,10 +265,10 @@ impl Service {
                 check_stage(StageDf::Creating, "pool", &label)?;
             }
             if pool.record.stage == StageDf::Destroying {
-                break id;
+                break (pool.record, label);
             }
             let _closing = self.handles.begin_close(Owner::Pool(id), force, &label)?;
-            let cont_count = self.store.cont_count(id).await?;
+            let cont_count = self.cont_count(id).await?;
             if cont_count > 0 && !force {
                 return Err(Error::new(
                     Code::Busy,
@@ -272,37 +278,42 @@ impl Service {
                 ));
             }
             pool.record.stage = StageDf::Destroying;
-            if self.store.commit(Tx::new().replace(&pool)).await? {
+            let mut tx = Tx::new();
+            if !pool.record.label.is_empty() {
+                tx = tx.delete(keys::pool_label(&pool.record.label));
+                pool.record.label.clear();
+            }
+            if self.store.commit(tx.replace(&pool)).await? {
                 self.handles.drop_owner(Owner::Pool(id));
-                break id;
+                tracing::info!(pool = %id, %label, "pool is destroyed");
+                break (pool.record, label);
             }
         };
-        self.finish_pool_destroy(id, orders).await?;
-        Ok(ControlReply::Done)
+        let failures = self.finish_pool_destroy(pool.id, orders).await?;
+        self.left_behind(&pool, failures, &format!("pool '{label}'"))
     }
 
-    /// Removes a pool that is marked as being destroyed, from targets and catalog. Its mark stays
-    /// when a target cannot be reached. A pool without the mark is left alone.
-    pub(super) async fn finish_pool_destroy(&self, id: PoolId, orders: &dyn Targets) -> Result<()> {
-        let Some(pool) = self.store.pool(id).await? else { return Ok(()) };
+    /// Removes a pool that is marked as being destroyed, from targets and catalog; says which targets could not be told, and why. While there are
+    /// some the mark stays. A pool without it is left alone.
+    pub(super) async fn finish_pool_destroy(
+        &self,
+        id: PoolId,
+        orders: &dyn Targets,
+    ) -> Result<Failures> {
+        let Some(pool) = self.store.pool(id).await? else { return Ok(Failures::new()) };
         if pool.record.stage != StageDf::Destroying {
-            return Ok(());
+            return Ok(Failures::new());
         }
-        let name = pool.record.name();
-        let destroy = || AdminOp::DestroyShard { pool: id };
-        let failures = order_all(orders, target_ids(&pool.record), destroy).await;
+        let order = || AdminOp::DestroyShard { pool: id };
+        let failures = order_present(orders, &pool.record, order).await;
         if !failures.is_empty() {
-            return Err(failure(
-                &format!("pool '{name}' is not destroyed everywhere yet"),
-                &failures,
-                "destroy it again when they answer",
-            ));
+            return Ok(failures);
         }
         self.told_last.borrow_mut().remove(&id);
         let mut attempts = Attempts::new();
         loop {
             attempts.next()?;
-            let Some(pool) = self.store.pool(id).await? else { return Ok(()) };
+            let Some(pool) = self.store.pool(id).await? else { return Ok(failures) };
             let mut tx = Tx::new().expect(&pool).delete(&pool.key);
             tx = tx.delete(keys::pool_uuid(pool.record.uuid)).delete(keys::pool_admission(id));
             if !pool.record.label.is_empty() {
@@ -322,8 +333,8 @@ impl Service {
             }
             if self.store.commit(tx).await? {
                 self.times.forget_pool(id);
-                tracing::info!(pool = %id, label = %name, "pool destroyed");
-                return Ok(());
+                tracing::info!(pool = %id, "nobody has anything of the pool any more");
+                return Ok(failures);
             }
         }
     }
@@ -339,7 +350,7 @@ impl Service {
             placement: pool.placement,
             scm_bytes: pool.shard_scm_bytes * target_count,
             nvme_bytes: pool.shard_nvme_bytes * target_count,
-            cont_count: self.store.cont_count(pool.id).await?,
+            cont_count: self.cont_count(pool.id).await?,
             handle_count: self.handles.count(Owner::Pool(pool.id)),
             map: self.map(pool).await?,
             aims: aims.map(|target| (target.id, target.aim)).collect(),

@@ -7,14 +7,15 @@
 
 use super::cont::cont_order;
 use super::handles::Owner;
-use super::orders::Targets;
+use super::orders::{Failures, Targets, failure, is_unheard};
 use super::{Service, check_stage};
 use crate::records::{ContDf, PoolDf, StageDf, TargetDf};
 use crate::store::{Attempts, Tx};
 use async_recursion::async_recursion as boxed;
 use futures_util::future::join_all;
 use std::collections::BTreeSet;
-use types::{Code, ContId, Error, PoolId, Rank, Result, TargetId};
+use types::{ContId, Error, PoolId, Rank, Result, TargetId};
+use wire::control::ControlReply;
 use wire::obj::AdminOp;
 
 impl Service {
@@ -43,13 +44,7 @@ impl Service {
         };
         // Where an order has failed it may be told more; a part that is damaged stays so.
         let is_unheard = |failures: &[(TargetId, Error)], target: TargetId| {
-            failures.iter().any(|(of, error)| {
-                *of == target
-                    && matches!(
-                        error.code,
-                        Code::Unreach | Code::Closed | Code::TimedOut | Code::Busy
-                    )
-            })
+            failures.iter().any(|(of, error)| *of == target && is_unheard(error))
         };
         let has_answered = own.targets.iter().any(|target| !is_unheard(&failures, *target));
         if own.member.state.is_to_be_told() && has_answered && orders.reachable(rank) {
@@ -88,6 +83,21 @@ impl Service {
         self.untold.borrow_mut().extend(ranks);
     }
 
+    /// What was destroyed is: whoever is away is told later. Where a target is there and cannot do it, somebody has to know.
+    pub(super) fn left_behind(
+        &self,
+        pool: &PoolDf,
+        failures: Failures,
+        what: &str,
+    ) -> Result<ControlReply> {
+        self.note_failed(pool, &failures);
+        if failures.iter().all(|(_, error)| is_unheard(error)) {
+            return Ok(ControlReply::Done);
+        }
+        let doing = format!("{what} is destroyed, but not everybody could remove what they have");
+        Err(failure(&doing, &failures, "it is tried again by itself"))
+    }
+
     /// Takes the engines that are to be told what their targets hold, as [`Service::resume_engine`] does: a command could not.
     pub fn take_untold(&self) -> BTreeSet<Rank> {
         self.untold.take()
@@ -109,6 +119,13 @@ impl Service {
             if self.is_under_way(Owner::Pool(id)) {
                 continue;
             }
+            let meant_of = |mut failures: Failures| {
+                failures.retain(|(of, _)| {
+                    let targets = &pool.record.targets;
+                    targets.iter().any(|target| target.id == *of && is_meant(target.rank))
+                });
+                failures
+            };
             if stage == StageDf::Ready {
                 let meant: Vec<TargetId> = pool
                     .record
@@ -117,7 +134,7 @@ impl Service {
                     .filter(|target| is_meant(target.rank))
                     .map(|target| target.id)
                     .collect();
-                self.finish_conts(id, orders).await?;
+                failures.extend(meant_of(self.finish_conts(id, orders).await?));
                 failures.extend(self.resume_pool(&pool.record, &meant, orders).await?);
                 self.resume_rollbacks(&pool.record, orders).await?;
                 continue;
@@ -125,15 +142,14 @@ impl Service {
             if stage == StageDf::Creating {
                 self.mark_pool(id).await?;
             }
-            if let Err(error) = self.finish_pool_destroy(id, orders).await {
-                tracing::warn!(pool = %id, %error, "pool still waits to be destroyed");
-            }
+            failures.extend(meant_of(self.finish_pool_destroy(id, orders).await?));
         }
         Ok(failures)
     }
 
     /// Undoes cut-off creations and finishes cut-off destructions of containers.
-    async fn finish_conts(&self, pool: PoolId, orders: &dyn Targets) -> Result<()> {
+    async fn finish_conts(&self, pool: PoolId, orders: &dyn Targets) -> Result<Failures> {
+        let mut failures = Failures::new();
         for cont in self.store.conts(pool).await? {
             let id = cont.record.id;
             if cont.record.stage == StageDf::Ready || self.is_under_way(Owner::Cont(pool, id)) {
@@ -142,11 +158,9 @@ impl Service {
             if cont.record.stage == StageDf::Creating {
                 self.mark_cont(pool, id).await?;
             }
-            if let Err(error) = self.finish_cont_destroy(pool, id, orders).await {
-                tracing::warn!(%pool, cont = %id, %error, "container still waits to be destroyed");
-            }
+            failures.extend(self.finish_cont_destroy(pool, id, orders).await?);
         }
-        Ok(())
+        Ok(failures)
     }
 
     pub(super) async fn resume_pool(

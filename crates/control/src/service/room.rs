@@ -89,7 +89,7 @@ impl Service {
 
     /// Some container has copies, or codes, where nobody names another class.
     async fn has_copies(&self, pool: PoolId) -> Result<bool> {
-        let conts = self.store.conts(pool).await?;
+        let conts = self.conts_left(pool).await?;
         let has = |props: &ContPropsDf| {
             let classes = match props.layout {
                 ContLayout::Plain => vec![props.oclass],

@@ -425,7 +425,7 @@ impl Service {
 
     /// After a restart: goes on with rollbacks that were cut off.
     pub(super) async fn resume_rollbacks(&self, pool: &PoolDf, orders: &dyn Targets) -> Result<()> {
-        for cont in self.store.conts(pool.id).await? {
+        for cont in self.conts_left(pool.id).await? {
             let (id, label) = (cont.record.id, cont.record.name());
             if self.snaps(pool.id, id).await?.rollback.is_none() {
                 continue;

@@ -5,12 +5,16 @@ use crate::fake::{System, create_cont, destroy_cont, label};
 use std::collections::BTreeMap;
 use types::{Code, ContId, ContLayout, ContProps, PoolId, Rank, TargetId};
 use uuid::Uuid;
-use wire::control::{ControlReply, ControlRequest as R, Name};
+use wire::control::{ControlReply, ControlRequest as R, Name, TargetAim};
 
 fn with_props(props: ContProps) -> R {
+    with_props_named("home", props)
+}
+
+fn with_props_named(name: &str, props: ContProps) -> R {
     R::ContCreate {
         pool: label("tank"),
-        label: "home".to_string(),
+        label: name.to_string(),
         uuid: Uuid::nil(),
         props,
         attrs: BTreeMap::new(),
@@ -113,18 +117,53 @@ fn a_failed_creation_is_rolled_back_and_can_be_repeated() {
     assert_eq!(system.conts(&label("tank")).len(), 1);
 }
 
+/// While an engine was away no container could be destroyed: it stayed, with its name.
 #[test]
-fn a_target_that_does_not_answer_delays_a_destruction() {
+fn a_container_is_destroyed_while_an_engine_is_away() {
     let system = System::new(2);
     system.pool("tank");
-    system.cont("tank", "home");
+    let old = system.cont("tank", "home");
     system.targets.away.borrow_mut().insert(Rank(0));
-    assert_eq!(system.fails(destroy_cont("tank", "home", false), "target 0"), Code::Unreach);
-    let open = R::ContOpen { pool: label("tank"), cont: label("home"), ask: ask(RW) };
-    assert_eq!(system.fails(open, "being destroyed"), Code::Busy);
-    system.targets.away.borrow_mut().clear();
+    let silent = system.service.engine_is_silent(Rank(0), "", true, &*system.targets);
+    futures_executor::block_on(silent).unwrap();
     system.run(destroy_cont("tank", "home", false)).unwrap();
+    assert!(system.conts(&label("tank")).is_empty());
+    assert_eq!(system.pools()[0].cont_count, 0, "nothing keeps the pool");
+    let open = |cont| R::ContOpen { pool: label("tank"), cont, ask: ask(RW) };
+    assert_eq!(system.fails(open(label("home")), "no container 'home'"), Code::NonExist);
+    assert_eq!(system.fails(open(Name::Uuid(old.uuid)), "being destroyed"), Code::Busy);
     assert_eq!(system.fails(destroy_cont("tank", "home", false), "'home'"), Code::NonExist);
+    // Another one has the name at once.
+    let new = system.cont("tank", "home");
+    assert_ne!(new.id, old.id);
+    system.targets.away.borrow_mut().clear();
+    let tell = system.service.resume_engine(Rank(0), &*system.targets);
+    assert_eq!(futures_executor::block_on(tell).unwrap(), []);
+    assert_eq!(system.conts(&label("tank")).len(), 1);
+    system.assert_in_step();
+    // What a container wanted of its pool, here two engines for its copies, is wanted no longer.
+    let exclude = || R::PoolAim {
+        pool: label("tank"),
+        targets: vec![TargetId(0), TargetId(1)],
+        aim: TargetAim::Exclude,
+    };
+    let class = "RP_2G1".parse().unwrap();
+    let classes =
+        ContProps { oclass: class, dir_oclass: class, file_oclass: class, ..ContProps::default() };
+    let wide = ContProps { rd_fac: 1, ..classes };
+    system.run(with_props_named("wide", wide)).unwrap();
+    assert_eq!(system.run(exclude()).unwrap_err().code, Code::Busy);
+    system.targets.away.borrow_mut().insert(Rank(0));
+    system.run(destroy_cont("tank", "wide", false)).unwrap();
+    system.run(exclude()).unwrap();
+    system.targets.away.borrow_mut().clear();
+    // A pool is empty though what was in it waits for somebody.
+    system.targets.away.borrow_mut().insert(Rank(0));
+    system.run(destroy_cont("tank", "home", false)).unwrap();
+    system.run(crate::fake::destroy_pool("tank", false)).unwrap();
+    system.targets.away.borrow_mut().clear();
+    let tell = system.service.resume_engine(Rank(0), &*system.targets);
+    assert_eq!(futures_executor::block_on(tell).unwrap(), []);
     system.assert_in_step();
 }
 

@@ -3,6 +3,7 @@
 use crate::fake::{System, create_pool, engine_info, label};
 use control::Catalog;
 use futures_executor::block_on;
+use std::collections::BTreeSet;
 use types::{Code, Durability, Rank, TargetId};
 use uuid::Uuid;
 use wire::control::{ControlReply, ControlRequest as R};
@@ -218,8 +219,9 @@ fn a_destruction_that_waited_for_an_engine_ends_when_it_returns() {
         system.cont(name, "home");
     }
     system.targets.away.borrow_mut().insert(Rank(1));
-    system.run(crate::fake::destroy_pool("tank", true)).unwrap_err();
-    system.run(crate::fake::destroy_cont("lake", "home", true)).unwrap_err();
+    system.run(crate::fake::destroy_pool("tank", true)).unwrap();
+    system.run(crate::fake::destroy_cont("lake", "home", true)).unwrap();
+    assert_eq!(system.service.take_untold(), BTreeSet::from([Rank(1)]));
     system.targets.away.borrow_mut().clear();
     block_on(system.service.resume_engine(Rank(1), &*system.targets)).unwrap();
     assert_eq!(system.pools().len(), 1);

@@ -1,7 +1,8 @@
 //! Engines that are silent, excluded, and back.
 
-use crate::fake::{System, create_cont, create_pool, engine_info};
+use crate::fake::{System, create_cont, create_pool, engine_info, label};
 use futures_executor::block_on;
+use std::time::Duration;
 use types::{Code, Rank, TargetId};
 use wire::control::{ControlReply, ControlRequest as R, MemberState, SystemInfo};
 use wire::map::{DownReason, TargetState};
@@ -173,6 +174,31 @@ fn pools_and_containers_can_be_made_without_an_engine_that_is_down() {
     is_back(&system);
     assert_eq!([conts(0), conts(2)], [1, 1]);
     system.assert_in_step();
+}
+
+/// Until an engine that had died was called down, which takes some seconds, no container could be made.
+#[test]
+fn a_container_is_made_once_an_engine_that_gives_no_answer_is_called_down() {
+    for seed in 0..50 {
+        let system = System::new(2);
+        system.pool("tank");
+        system.targets.away.borrow_mut().insert(AWAY);
+        system.targets.jitter.set(Some(seed));
+        let silent = system.service.engine_is_silent(AWAY, "", true, &*system.targets);
+        let create = system.ask(create_cont("tank", "home"));
+        let (created, silent) = block_on(futures_util::future::join(create, silent));
+        created.unwrap();
+        silent.unwrap();
+        is_back(&system);
+        system.assert_in_step();
+    }
+    // Where nobody calls it down somebody has to know.
+    let system = System::new(2);
+    system.pool("tank");
+    system.targets.away.borrow_mut().insert(AWAY);
+    assert_eq!(system.fails(create_cont("tank", "home"), "engine is away"), Code::Unreach);
+    assert!(system.targets.now.get() >= Duration::from_secs(15));
+    assert!(system.conts(&label("tank")).is_empty());
 }
 
 /// It may also be that the engine comes back while the container is made: told of all that is ready, which the

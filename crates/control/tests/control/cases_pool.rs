@@ -1,6 +1,7 @@
 //! Pools: what they are made of, and what is refused.
 
 use crate::fake::{GIB, System, create_pool, destroy_pool, label};
+use futures_executor::block_on;
 use std::collections::BTreeSet;
 use types::{Code, Durability, PoolId, Rank, TargetId, limits};
 use wire::control::{ControlReply, ControlRequest as R, Name};
@@ -92,14 +93,10 @@ fn a_failed_creation_is_rolled_back_and_can_be_repeated() {
     let system = System::new(2);
     system.targets.broken.borrow_mut().insert(TargetId(2));
     assert_eq!(system.fails(create_pool("tank"), "target 2"), Code::Io);
-    // The broken target could not be told, so the remains wait, without the label.
-    let remains = system.pools();
-    assert_eq!((remains.len(), remains[0].label.as_str()), (1, ""));
-    let name = Name::Uuid(remains[0].uuid);
-    assert_eq!(
-        system.fails(R::PoolOpen { pool: name, mode: crate::cases_handles::RW }, "destroy"),
-        Code::Busy
-    );
+    // The broken target could not be told, so the remains wait, and nobody sees them.
+    assert!(system.pools().is_empty());
+    assert_eq!(system.keys_of("pool/"), ["pool/00000001"]);
+    assert!(system.keys_of("pool-label/").is_empty());
 
     system.targets.broken.borrow_mut().clear();
     let pool = system.pool("tank");
@@ -123,24 +120,63 @@ fn destroying_needs_force_while_there_are_containers() {
     assert_eq!(system.pool("tank").id, PoolId(2));
 }
 
+/// While an engine was away, for good perhaps, no pool could be destroyed: it stayed, with its name, and whoever asked was told to ask again.
 #[test]
-fn a_target_that_does_not_answer_delays_a_destruction() {
+fn a_pool_is_destroyed_while_an_engine_is_away() {
     let system = System::new(2);
     let pool = system.pool("tank");
     system.cont("tank", "home");
     system.targets.away.borrow_mut().insert(Rank(1));
-    assert_eq!(system.fails(destroy_pool("tank", true), "target 2: engine is away"), Code::Unreach);
-    assert_eq!(system.fails(destroy_pool("tank", true), "target 3"), Code::Unreach);
-    // It can be seen, but no longer used.
-    assert_eq!(system.pools().len(), 1);
-    let open = R::PoolOpen { pool: label("tank"), mode: crate::cases_handles::RW };
-    assert_eq!(system.fails(open, "being destroyed"), Code::Busy);
-    assert_eq!(system.fails(crate::fake::create_cont("tank", "b"), "being destroyed"), Code::Busy);
-    assert_eq!(system.fails(create_pool("tank"), "already"), Code::Exist);
+    system.run(destroy_pool("tank", true)).unwrap();
+    assert!(system.pools().is_empty());
+    let held = |system: &System| -> Vec<TargetId> {
+        system.targets.shards.borrow().keys().map(|(target, _)| *target).collect()
+    };
+    assert_eq!(held(&system), [TargetId(2), TargetId(3)]);
+    let open = |pool| R::PoolOpen { pool, mode: crate::cases_handles::RW };
+    assert_eq!(system.fails(open(label("tank")), "no pool 'tank'"), Code::NonExist);
+    assert_eq!(system.fails(open(Name::Uuid(pool.uuid)), "being destroyed"), Code::Busy);
+    // Its map does not follow the engine any more: nobody has it.
+    let silent = system.service.engine_is_silent(Rank(1), "", true, &*system.targets);
+    block_on(silent).unwrap();
+    let ControlReply::Map(map) = system.run(R::PoolMap(pool.id)).unwrap() else { panic!() };
+    assert_eq!(map.version, pool.map.version);
+    // Also after the service was started again, and where its engine is away for long.
+    let system = system.restarted();
+    block_on(system.service.resume(&*system.targets)).unwrap();
+    assert_eq!(held(&system), [TargetId(2), TargetId(3)]);
+    // Whoever comes back removes what it has.
     system.targets.away.borrow_mut().clear();
-    system.run(destroy_pool("tank", false)).unwrap();
+    assert_eq!(block_on(system.service.resume_engine(Rank(1), &*system.targets)).unwrap(), []);
+    assert!(held(&system).is_empty());
     assert_eq!(system.fails(R::PoolMap(pool.id), "no pool number"), Code::NonExist);
+    assert_eq!(system.pool("tank").id, PoolId(2));
     system.assert_in_step();
+}
+
+/// What a target that is there could not remove stayed until somebody asked once more, or its engine was started again.
+#[test]
+fn what_could_not_be_removed_is_tried_again_by_itself() {
+    let system = System::new(2);
+    system.pool("tank");
+    system.pool("lake");
+    system.cont("lake", "home");
+    system.targets.broken.borrow_mut().insert(TargetId(2));
+    assert_eq!(system.fails(destroy_pool("tank", false), "target 2: disk failed"), Code::Io);
+    let home = crate::fake::destroy_cont("lake", "home", false);
+    assert_eq!(system.fails(home.clone(), "tried again by itself"), Code::Io);
+    assert_eq!(system.fails(home, "no container 'home'"), Code::NonExist);
+    assert_eq!(system.pools().len(), 1);
+    assert_eq!(system.service.take_untold(), BTreeSet::from([Rank(1)]));
+    // Whoever tells it goes on until it can.
+    let tell = || block_on(system.service.resume_engine(Rank(1), &*system.targets)).unwrap();
+    assert!(tell().iter().all(|(target, _)| *target == TargetId(2)));
+    assert!(!tell().is_empty());
+    system.targets.broken.borrow_mut().clear();
+    assert_eq!(tell(), []);
+    system.assert_in_step();
+    assert_eq!(system.keys_of("pool/"), ["pool/00000002"]);
+    assert!(system.keys_of("cont/").is_empty());
 }
 
 #[test]

@@ -513,6 +513,12 @@ impl System {
         }
     }
 
+    /// Keys of the catalog that begin so.
+    pub fn keys_of(&self, prefix: &str) -> Vec<String> {
+        let entries = futures_executor::block_on(self.catalog.list(prefix)).unwrap();
+        entries.into_iter().map(|(key, _)| key).collect()
+    }
+
     /// Targets hold exactly what the catalog says, and nothing in it is half-done or left over.
     #[track_caller]
     pub fn assert_in_step(&self) {

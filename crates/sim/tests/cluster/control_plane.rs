@@ -345,3 +345,53 @@ fn clocks_that_step_by_an_hour_are_not_noticed() {
         });
     }
 }
+
+/// An engine that is away, for good perhaps, kept pools and containers from being destroyed. What it has goes when it is back, and nobody has to ask
+/// again.
+#[test]
+fn what_is_destroyed_while_an_engine_is_away_goes_when_it_is_back() {
+    const AWAY: usize = 2;
+    for seed in seeds(6) {
+        let cluster = cluster(seed, 1);
+        cluster.block_on(async {
+            let client = cluster.client_within("client", Duration::from_secs(60));
+            let made = cluster.container(&client, Durability::Wal, ContLayout::Plain).await;
+            let cont = made.unwrap();
+            let pool = cont.pool().clone();
+            let put = async |cont: &Container| {
+                let class = "RP_3G1".parse().unwrap();
+                let oid = cont.generate_oid(ObjType::KvHashed, class, 0, 1).unwrap();
+                let kv = KvObj { object: cont.object(oid) };
+                kv.put(None, Cond::NONE, b"k", &[1; 100_000]).await.unwrap();
+            };
+            put(&cont).await;
+            let disk = cluster.world().disk(&Cluster::engine_name(AWAY));
+            let full = disk.used_bytes();
+            drop(cont);
+            cluster.kill_engine(AWAY);
+            // Nobody has noticed yet, or everybody has.
+            client.env().sleep(Duration::from_secs(if seed % 2 == 0 { 0 } else { 30 })).await;
+            pool.cont_destroy(label("c"), true).await.unwrap();
+            let none = std::collections::BTreeMap::new();
+            let props = types::ContProps::default();
+            pool.cont_create("c", uuid::Uuid::nil(), props, none).await.unwrap();
+            put(&pool.cont_open(&label("c"), OpenMode::ReadWrite).await.unwrap()).await;
+            let is_all = seed % 3 != 0;
+            if is_all {
+                client.pool_destroy(label("p"), true).await.unwrap();
+                assert!(client.pool_list().await.unwrap().is_empty(), "seed {seed}");
+            }
+            client.env().sleep(Duration::from_secs(20)).await;
+            cluster.start_engine(AWAY).await.unwrap();
+            client.env().sleep(Duration::from_secs(60)).await;
+            match is_all {
+                true => assert!(disk.used_bytes() < full / 2, "seed {seed}: {}", disk.used_bytes()),
+                false => {
+                    assert_eq!(sim::members::await_whole(&client).await.unwrap(), None);
+                    let conts = pool.cont_list().await.unwrap();
+                    assert_eq!(conts.len(), 1, "seed {seed}");
+                }
+            }
+        });
+    }
+}
