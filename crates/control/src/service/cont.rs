@@ -9,7 +9,7 @@ use crate::records::{
 };
 use crate::store::{Attempts, Loaded, Tx};
 use futures_util::future::try_join_all;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 use types::{Code, ContId, ContProps, Epoch, Error, PoolId, Result, TargetId, limits, props};
 use uuid::Uuid;
@@ -48,14 +48,13 @@ impl Service {
         let (pool, cont, _under_way) = self.claim_cont(pool, &wanted).await?;
         let name = cont.name();
         let order = || cont_order(&pool, &cont);
-        let (begun, mut knows) = (orders.now(), BTreeSet::<TargetId>::new());
+        let begun = orders.now();
         let untold = loop {
             let engines = self.store.engines().await?;
             let (meant, untold): (Vec<&TargetDf>, Vec<&TargetDf>) =
                 pool.targets.iter().partition(|target| may_answer(target, &engines, orders));
-            let asked: Vec<TargetId> =
-                meant.iter().map(|target| target.id).filter(|id| !knows.contains(id)).collect();
-            let failures = order_all(orders, asked.iter().copied(), order).await;
+            // Also those who have been told: one that was started again meanwhile may know nothing of it.
+            let failures = order_all(orders, meant.iter().map(|target| target.id), order).await;
             if failures.is_empty() {
                 break untold;
             }
@@ -69,7 +68,6 @@ impl Service {
                     "mend that, then try again",
                 ));
             }
-            knows.extend(asked.iter().filter(|id| failures.iter().all(|(of, _)| of != *id)));
             orders.until(orders.now() + UNHEARD_PAUSE).await;
         };
         let mut attempts = Attempts::new();
@@ -198,11 +196,6 @@ impl Service {
         Ok(())
     }
 
-    /// How many there are that nobody has destroyed.
-    pub(super) async fn cont_count(&self, pool: PoolId) -> Result<u64> {
-        Ok(self.conts_left(pool).await?.len() as u64)
-    }
-
     /// The containers of a pool that nobody has destroyed.
     pub(super) async fn conts_left(&self, pool: PoolId) -> Result<Vec<Loaded<ContDf>>> {
         let mut conts = self.store.conts(pool).await?;
@@ -210,14 +203,16 @@ impl Service {
         Ok(conts)
     }
 
+    /// How many these are.
+    pub(super) async fn cont_count(&self, pool: PoolId) -> Result<u64> {
+        Ok(self.conts_left(pool).await?.len() as u64)
+    }
+
     pub(super) async fn cont_list(&self, pool: &Name) -> Result<ControlReply> {
         let pool = self.ready_pool(pool).await?.record;
-        let conts = self.store.conts(pool.id).await?;
-        let is_listed = |cont: &ContDf| match cont.stage {
-            StageDf::Creating => !self.is_under_way(Owner::Cont(pool.id, cont.id)),
-            StageDf::Ready => true,
-            // As pools.
-            StageDf::Destroying => false,
+        let conts = self.conts_left(pool.id).await?;
+        let is_listed = |cont: &ContDf| {
+            !(cont.stage == StageDf::Creating && self.is_under_way(Owner::Cont(pool.id, cont.id)))
         };
         let listed = conts.iter().map(|cont| &cont.record).filter(|cont| is_listed(cont));
         let listed = try_join_all(listed.map(|cont| self.cont_info(pool.id, cont))).await?;
