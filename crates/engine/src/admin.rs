@@ -241,6 +241,7 @@ impl Target {
         let held = made.and_then(|pool| self.pools.incarnation_of(pool));
         let served = made.and_then(|pool| self.pools.served(pool));
         Ok(AdminReply {
+            number: served.as_ref().map_or(0, |ctx| u64::from(ctx.kept_map_version())),
             incarnation: held.unwrap_or(0),
             is_unsure: served.is_some_and(|ctx| ctx.is_unsure()),
             ..AdminReply::default()

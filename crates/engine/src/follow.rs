@@ -523,6 +523,9 @@ impl Target {
             // The map knows of it, and so do all who lead or follow by it.
             ctx.be_sure();
         }
+        if is_whole_again {
+            ctx.forget_kept_map();
+        }
         let may_inherit = is_whole_again
             || has_moved
             || map.targets.iter().any(|target| is_lost(target) || is_passed(target));

@@ -90,6 +90,9 @@ pub(crate) struct TargetPool {
     /// It was opened again, and the map does not say so yet: of groups of several members it leads none, for it may have or lack
     /// what nobody was told of, or what a pool that does not wait for its log has promised.
     is_unsure: Cell<bool>,
+    /// Version of the map that it had followed in what was kept of it when it was opened, where the end of its log may be lost;
+    /// zero: not known, or it is whole again.
+    kept_map_version: Cell<u32>,
     pub spreading: Spreading,
     pub first_parts: FirstParts,
     pub folding: Folding,
@@ -133,6 +136,7 @@ impl TargetPool {
             last_asked: LastAsked::default(),
             awaited: Awaited::default(),
             is_unsure: Cell::new(false),
+            kept_map_version: Cell::new(0),
             spreading: Spreading::default(),
             first_parts: FirstParts::default(),
             folding: Folding::default(),
@@ -149,6 +153,9 @@ impl TargetPool {
         if ctx.shard.holds_copies() || ctx.shard.config().durability != Durability::Wal {
             ctx.be_unsure();
             ctx.joining.begin(&ctx.shard);
+        }
+        if ctx.shard.config().durability == Durability::Relaxed {
+            ctx.kept_map_version.set(ctx.shard.map_version());
         }
         ctx
     }
@@ -183,6 +190,16 @@ impl TargetPool {
         self.is_unsure.set(false);
     }
 
+    /// See `kept_map_version`.
+    pub fn kept_map_version(&self) -> u32 {
+        self.kept_map_version.get()
+    }
+
+    /// It has all that others had.
+    pub fn forget_kept_map(&self) {
+        self.kept_map_version.set(0);
+    }
+
     /// True when this target may have been deprived of an object's groups and does not know it yet.
     pub fn is_unsure_of(&self, object: Oid) -> bool {
         self.is_unsure.get() && (!object.is_alone() || self.shard.moves_singles())
@@ -210,6 +227,9 @@ impl TargetPool {
 
     /// Takes a newer map; that before it. Who has waited for it goes on.
     pub fn take_map(&self, map: Rc<PoolMap>) -> Option<Rc<PoolMap>> {
+        if self.shard.config().durability == Durability::Relaxed {
+            self.shard.note_map(map.version);
+        }
         let before = self.map.take(map);
         self.newer_map.wake();
         self.lead.wake();

@@ -89,7 +89,7 @@ impl Target {
                 }
             },
         };
-        Ok(AdminReply { epoch, under_way, ..AdminReply::default() })
+        Ok(AdminReply { number: epoch.0, under_way, ..AdminReply::default() })
     }
 
     /// Starts a rollback unless it runs; true while it does. A failed one is started again by the

@@ -88,6 +88,8 @@ pub(crate) struct Contents {
     pub moves_singles: bool,
     /// See [`crate::PoolShard::lacks_since`].
     pub lacks_since: Option<Epoch>,
+    /// See [`crate::PoolShard::map_version`].
+    pub map_version: u32,
     /// Arrays to be looked at by aggregation.
     pub fragments: Fragments,
     /// Where sweeps of objects that need several slices go on; from the start after a restart.
@@ -424,6 +426,7 @@ impl Contents {
             RecordDf::HoldsCopies => self.holds_copies = true,
             RecordDf::MovesSingles => self.moves_singles = true,
             RecordDf::Lacks { since } => self.lacks_since = since,
+            RecordDf::FollowsMap { version } => self.map_version = version,
             RecordDf::Install(install) => self.replay_install(&install, &mut effects, space)?,
             RecordDf::InstallFacts { cont, unit, epochs, facts } => {
                 let facts = facts.iter().map(Facts::from_durable).collect();
@@ -535,6 +538,7 @@ impl Contents {
             | RecordDf::Lost { .. }
             | RecordDf::CopiesSeen { .. }
             | RecordDf::MovesSingles
+            | RecordDf::FollowsMap { .. }
             | RecordDf::Lacks { .. } => self.replay(record, &mut Space::default()),
             _ => Err(Error::new(Code::Csum, "a table holds a record of the log")),
         }
@@ -616,6 +620,9 @@ impl Contents {
         }
         if self.lacks_since.is_some() {
             add(&RecordDf::Lacks { since: self.lacks_since });
+        }
+        if self.map_version > 0 {
+            add(&RecordDf::FollowsMap { version: self.map_version });
         }
         (out, count)
     }

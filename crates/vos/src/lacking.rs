@@ -1,4 +1,5 @@
-//! Since when a shard has taken changes while it lacked others.
+//! What a shard may lack: since when it has taken changes while it lacked others, and how new the pool map was that its last changes
+//! were made by.
 //!
 //! A member of a group that was away takes orders before it has all that it missed. Keys that these touch look as new as
 //! the leader's, and are not the same. Which ones those are is known until the engine ends; after that all that is as new as the
@@ -28,6 +29,20 @@ impl PoolShard {
         match self.lacks_since() {
             None => Ok(()),
             Some(_) => self.note_lacking(None).map(|_| ()),
+        }
+    }
+
+    /// Version of the newest pool map that was noted before the last of what is here; zero: none was. What was done by newer ones is not
+    /// here, whatever was lost with the end of the log.
+    pub fn map_version(&self) -> u32 {
+        self.state.borrow().map_version
+    }
+
+    /// Notes by which map changes are made from now on. What cannot be written is not noted: no changes come any more.
+    pub fn note_map(&self, version: u32) {
+        if version > self.map_version() && self.writable().is_ok() {
+            self.state.borrow_mut().map_version = version;
+            self.log_record(&RecordDf::FollowsMap { version });
         }
     }
 

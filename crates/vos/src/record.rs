@@ -359,6 +359,8 @@ pub(crate) enum RecordDf<'a> {
     Reclaim { runs: Vec<(u64, u64)> },
     /// In tables: numbers of copies that groups here have, or had once, a bit each. Tables without it are of earlier builds.
     CopiesSeen { bits: u32 },
+    /// What follows was done by a pool map of this version, or newer ones.
+    FollowsMap { version: u32 },
 }
 
 /// All of a dkey; what was there goes away, and so does its past.

@@ -198,6 +198,7 @@ fn golden() -> Vec<(RecordDf<'static>, Vec<u8>)> {
         (RecordDf::Lacks { since: Some(Epoch(6)) }, vec![24, 1, 6]),
         (RecordDf::Lacks { since: None }, vec![24, 0]),
         (RecordDf::MovesSingles, vec![25]),
+        (RecordDf::FollowsMap { version: 300 }, vec![33, 0xac, 2]),
         (
             RecordDf::Fold {
                 cont,

@@ -54,8 +54,9 @@ pub struct ContVersions {
 /// Answer of a target to an order of the control service.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct AdminReply {
-    /// The greatest epoch of the shard, for [`crate::obj::AdminOp::SetVersions`]; else zero.
-    pub epoch: Epoch,
+    /// For [`crate::obj::AdminOp::SetVersions`] the greatest epoch of the shard: [`AdminReply::epoch`]. For [`crate::obj::AdminOp::CreateShard`] and
+    /// [`crate::obj::AdminOp::ServeShard`] a version of the pool map: [`AdminReply::kept_map_version`].
+    pub number: u64,
     /// True when the order is still being carried out: ask again.
     pub under_way: bool,
     /// Which making of the pool's part is there, for [`crate::obj::AdminOp::CreateShard`] and
@@ -66,4 +67,17 @@ pub struct AdminReply {
     pub is_unsure: bool,
     /// For [`crate::obj::AdminOp::Measure`].
     pub standing: Option<Standing>,
+}
+
+impl AdminReply {
+    /// The greatest epoch of a shard that was told of versions.
+    pub fn epoch(&self) -> Epoch {
+        Epoch(self.number)
+    }
+
+    /// Version of the newest pool map by which anything was done that a part of a pool still had when it was opened again and may have
+    /// lost the end of its log; zero: not known, or it has caught up since.
+    pub fn kept_map_version(&self) -> u32 {
+        u32::try_from(self.number).unwrap_or(0)
+    }
 }

@@ -118,6 +118,16 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ),
     },
     Mutant {
+        name: "lost-ends-count-for-nothing",
+        what: "who lost the end of its log counts as having left when it was missed",
+        edits: &[Edit {
+            path: "crates/control/src/service/stores.rs",
+            from: "let left = kept_map_version.saturating_add(1);\n",
+            to: "let left = u32::MAX - kept_map_version;\n",
+        }],
+        found_by: control("cases_told::who_lost_the_end_of_its_log_left_when_what_it_has_was_done"),
+    },
+    Mutant {
         name: "another-try-is-another-transaction",
         what: "a client tries a transaction with another id when a target says that it serves nothing",
         edits: &[Edit {

@@ -192,7 +192,7 @@ impl Service {
         let cont = cont.id;
         let order = || AdminOp::SetVersions { pool: pool.id, cont, versions: versions.clone() };
         let (replies, failures) = order_each(orders, targets, order).await;
-        let epoch = replies.iter().map(|(_, reply)| reply.epoch).max().unwrap_or(Epoch::ZERO);
+        let epoch = replies.iter().map(|(_, reply)| reply.epoch()).max().unwrap_or(Epoch::ZERO);
         let under_way = replies.iter().any(|(_, reply)| reply.under_way);
         (epoch, under_way, failures)
     }

@@ -69,6 +69,8 @@ struct Found {
     incarnation: u64,
     /// Whether it was opened again.
     is_unsure: bool,
+    /// See [`AdminReply::kept_map_version`].
+    kept_map_version: u32,
 }
 
 impl Service {
@@ -87,9 +89,11 @@ impl Service {
         let (mut found, mut failures): (Vec<Found>, Failures) = (Vec::new(), Failures::new());
         for (target, answer) in asked.iter().zip(join_all(sent).await) {
             match answer {
-                Ok(AdminReply { incarnation, is_unsure, .. }) => {
+                Ok(reply) => {
+                    let AdminReply { incarnation, is_unsure, .. } = reply;
+                    let kept_map_version = reply.kept_map_version();
                     let (target, asked) = (target.id, target.incarnation);
-                    found.push(Found { target, asked, incarnation, is_unsure });
+                    found.push(Found { target, asked, incarnation, is_unsure, kept_map_version });
                 }
                 Err(error) => failures.push((target.id, error)),
             }
@@ -169,7 +173,7 @@ impl Service {
             };
             let (mut has_changed, mut lost) = (false, Vec::new());
             let is_alone = pool.record.targets.len() == 1;
-            for Found { target, asked, incarnation, is_unsure } in found {
+            for Found { target, asked, incarnation, is_unsure, kept_map_version } in found {
                 let held = pool.record.targets.iter_mut().find(|held| held.id == *target);
                 let Some(held) = held else { continue };
                 // It was given up and made anew after it was asked; who did that has it served.
@@ -182,6 +186,7 @@ impl Service {
                 if *is_unsure && !is_alone {
                     has_changed |= note_opened_again(held, durability, version);
                 }
+                has_changed |= note_lost_end(held, durability, *kept_map_version);
                 if was_whole && !held.info().holds_its_part() {
                     lost.push(held.id);
                 }
@@ -394,6 +399,19 @@ fn note_opened_again(target: &mut TargetDf, durability: Durability, version: u32
     // Who was behind may have told a moment ago that it has caught up.
     target.since = version;
     true
+}
+
+/// Notes that a target which may have lost the end of its log did what others did as long as there was the map of this version, and not
+/// under newer ones; true when that is news. It was in the map as one that serves until it was missed, and it may have died long before:
+/// those who left in between have all that anybody was told of, and it has not.
+fn note_lost_end(target: &mut TargetDf, durability: Durability, kept_map_version: u32) -> bool {
+    let left = kept_map_version.saturating_add(1);
+    let is_later = kept_map_version > 0 && target.left != LEFT_UNSURE && target.left > left;
+    if durability == Durability::Relaxed && is_later {
+        target.left = left;
+        return true;
+    }
+    false
 }
 
 /// Notes what a target holds, with the map of this version; true when that is news.

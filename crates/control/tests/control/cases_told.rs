@@ -94,6 +94,49 @@ fn who_was_opened_again_is_trusted_as_far_as_its_pool_promises() {
     }
 }
 
+/// An engine died with the end of its log and stayed in the map as one that serves; others that had all left after its death, by the map, before it was missed. It counted as the last to leave, led when nobody was whole, and
+/// showed a key as it was before an update that the others have (seed 8937 of all trouble).
+#[test]
+fn who_lost_the_end_of_its_log_left_when_what_it_has_was_done() {
+    for (durability, kept) in [
+        (Durability::Relaxed, 1),
+        (Durability::Relaxed, 0),
+        (Durability::Relaxed, 9),
+        (Durability::Wal, 1),
+    ] {
+        let system = System::new(3);
+        let create = R::PoolCreate {
+            label: "tank".into(),
+            bytes: 4 * GIB,
+            scm_percent: 10,
+            durability,
+            placement: PlacementRule::Equal,
+            targets: Vec::new(),
+        };
+        system.run(create).unwrap();
+        let (restarted, dead) = (TargetId(0), TargetId(2));
+        assert_eq!(map(&system).version, 1);
+        system.targets.unsure.borrow_mut().insert(restarted);
+        block_on(system.service.resume_engine(Rank(0), &*system.targets)).unwrap();
+        assert_eq!(of(&system, restarted).reason, Some(DownReason::Behind));
+        block_on(system.service.engine_is_silent(Rank(1), "gone", true, &*system.targets)).unwrap();
+        let missed = of(&system, dead).left;
+        assert_eq!(missed, map(&system).version);
+        // It is back, with what was kept.
+        system.targets.kept_maps.borrow_mut().insert(dead, kept);
+        for _ in 0..2 {
+            block_on(system.service.resume_engine(Rank(1), &*system.targets)).unwrap();
+            let is_lost = durability == Durability::Relaxed && kept == 1;
+            let left = if is_lost { kept + 1 } else { missed };
+            let back = of(&system, dead);
+            assert_eq!((back.reason, back.left), (Some(DownReason::Behind), left), "{kept}");
+            // Of another target of the same engine nothing is known.
+            assert_eq!(of(&system, TargetId(3)).left, missed);
+        }
+        system.assert_in_step();
+    }
+}
+
 /// A target was excluded, or its engine's disk exchanged, before it had compared itself after a restart. It was still said to have all that anybody was told of; what the others did while it was
 /// out it was believed to have when it was back, and with one of them away it led, with what was as old as that (seed 781 of the swarm with targets that are excluded).
 #[test]

@@ -84,6 +84,8 @@ pub struct FakeTargets {
     pub have_all: RefCell<BTreeMap<TargetId, BTreeSet<TargetId>>>,
     /// Targets that were opened again.
     pub unsure: RefCell<BTreeSet<TargetId>>,
+    /// Versions of the maps that were followed in what targets kept.
+    pub kept_maps: RefCell<BTreeMap<TargetId, u32>>,
     looks: Cell<u32>,
     /// Maps that were taken as changes of earlier ones.
     pub changes: Cell<u32>,
@@ -101,7 +103,8 @@ impl FakeTargets {
     /// What a target says of its part of a pool.
     fn held(&self, target: TargetId, incarnation: u64) -> AdminReply {
         let is_unsure = self.unsure.borrow().contains(&target);
-        AdminReply { incarnation, is_unsure, ..AdminReply::default() }
+        let kept_map = self.kept_maps.borrow().get(&target).copied().unwrap_or(0);
+        AdminReply { number: kept_map.into(), incarnation, is_unsure, ..AdminReply::default() }
     }
 
     fn apply(&self, target: TargetId, op: AdminOp) -> Result<AdminReply> {
@@ -246,7 +249,7 @@ impl FakeTargets {
                 let looks = self.looks.replace(self.looks.get() + 1);
                 let under_way = held.stage != ContStage::Open && looks.is_multiple_of(5);
                 let epoch = Epoch(1000 + u64::from(target.0));
-                return Ok(AdminReply { epoch, under_way, ..AdminReply::default() });
+                return Ok(AdminReply { number: epoch.0, under_way, ..AdminReply::default() });
             }
         }
         Ok(AdminReply::default())

@@ -4,6 +4,7 @@
 use super::model::*;
 use env::{Env, Rng, SimWorld};
 use std::path::Path;
+use std::rc::Rc;
 use types::Durability;
 
 /// Flags of `O_DSYNC` and `O_DIRECT` as `/proc/self/fdinfo` shows them, octal.
@@ -111,4 +112,47 @@ fn a_clients_process_is_looked_for_once_and_not_where_nobody_is_noted() {
         world.clear();
         assert_eq!(looked.get(), expected, "{durability:?}");
     }
+}
+
+async fn opened_again(
+    env: &Env,
+    store: Rc<vos::Store>,
+    shard: Rc<vos::PoolShard>,
+) -> (Rc<vos::Store>, Rc<vos::PoolShard>) {
+    shard.close().await.unwrap();
+    drop((shard, store));
+    let store = open(env, 0).await.unwrap();
+    let shard = store.open_shard(POOL).await.unwrap();
+    (store, shard)
+}
+
+/// A `relaxed` pool may lose the end of its log with the machine. What is left of it says how new the map was, at least, by which the last of it was done.
+#[test]
+fn the_map_of_what_is_left_after_a_crash_is_known() {
+    let world = SimWorld::new(5);
+    let env = world.node("a");
+    let store = world.block_on(async {
+        let (store, shard) = fresh(&env, &config(Durability::Relaxed)).await.unwrap();
+        assert_eq!(shard.map_version(), 0);
+        shard.note_map(7);
+        shard.note_map(6);
+        assert_eq!(shard.map_version(), 7, "the newest of them");
+        let (store, shard) = opened_again(&env, store, shard).await;
+        assert_eq!(shard.map_version(), 7, "from the log");
+        shard.checkpoint().await.unwrap();
+        let (store, shard) = opened_again(&env, store, shard).await;
+        assert_eq!(shard.map_version(), 7, "from the checkpoint");
+        shard.note_map(9);
+        assert_eq!(shard.map_version(), 9);
+        store
+    });
+    world.kill("a");
+    drop(store);
+    let env = world.node("a");
+    world.block_on(async {
+        let store = vos::Store::open(&env, Path::new("/target")).await.unwrap();
+        let shard = store.open_shard(POOL).await.unwrap();
+        assert_eq!(shard.map_version(), 7, "what nobody waited for is lost");
+    });
+    world.clear();
 }

@@ -365,7 +365,7 @@ fn admin(visitor: &mut impl Visitor) {
     }
     order("measure", AdminOp::Measure { ask: Some(measure_ask()), pool: Some(POOL) });
     let reply = AdminReply {
-        epoch: Epoch(78),
+        number: 78,
         under_way: true,
         incarnation: 79,
         is_unsure: true,
