@@ -16,7 +16,7 @@ use transport::{Incoming, IncomingBulk};
 use types::{Code, ContId, Error, PoolId, Result, TargetId, Unit};
 use vos::{Lsn, Origin, OrphanChange, Payload, Summary};
 use wire::header::FLAG_USERS;
-use wire::map::{LEFT_UNSURE, PoolMap, TargetInfo};
+use wire::map::{DownReason, LEFT_UNSURE, PoolMap, TargetInfo};
 use wire::member::SettledOrders;
 use wire::obj::{Batch, Cond, Op, Request, Sums};
 use wire::order::{Order, OrderOrigin, Orders, OrdersDone};
@@ -523,7 +523,12 @@ impl Target {
             // The map knows of it, and so do all who lead or follow by it.
             ctx.be_sure();
         }
-        if is_whole_again {
+        let is_told = |target: &&TargetInfo| {
+            is_mine(target)
+                && target.reason == Some(DownReason::Behind)
+                && target.since > ctx.kept_map_version()
+        };
+        if is_whole_again || map.targets.iter().any(|target| is_told(&target)) {
             ctx.forget_kept_map();
         }
         let may_inherit = is_whole_again

@@ -91,7 +91,7 @@ pub(crate) struct TargetPool {
     /// what nobody was told of, or what a pool that does not wait for its log has promised.
     is_unsure: Cell<bool>,
     /// Version of the map that it had followed in what was kept of it when it was opened, where the end of its log may be lost;
-    /// zero: not known, or it is whole again.
+    /// zero: not known, or the map has counted it as behind since.
     kept_map_version: Cell<u32>,
     pub spreading: Spreading,
     pub first_parts: FirstParts,
@@ -195,7 +195,7 @@ impl TargetPool {
         self.kept_map_version.get()
     }
 
-    /// It has all that others had.
+    /// The map says when it left, or it has all that others had.
     pub fn forget_kept_map(&self) {
         self.kept_map_version.set(0);
     }

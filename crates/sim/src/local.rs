@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 use tempfile::TempDir;
 use transport::Address;
-use types::{ContLayout, ContProps, Durability, Result};
+use types::{ContLayout, ContProps, Durability, PlacementRule, Result};
 use uuid::Uuid;
 use wire::control::{ControlRequest, Name, OpenMode};
 
@@ -166,8 +166,18 @@ pub async fn make_container_with(
     durability: Durability,
     props: ContProps,
 ) -> Result<Container> {
+    make_placed_container(client, durability, PlacementRule::default(), props).await
+}
+
+/// The same where targets get shares of the pool by this rule.
+pub(crate) async fn make_placed_container(
+    client: &Client,
+    durability: Durability,
+    placement: PlacementRule,
+    props: ContProps,
+) -> Result<Container> {
     let request = ControlRequest::PoolCreate {
-        placement: types::PlacementRule::default(),
+        placement,
         label: "p".into(),
         bytes: 1 << 30,
         scm_percent: 20,

@@ -114,6 +114,7 @@ fn demand_all_kinds(reports: &[Report]) {
         ("values that snapshots showed", sum(&|report| report.snapshots.1)),
         ("rollbacks", sum(&|report| report.rollbacks)),
         ("targets that came to be there", sum(&|report| report.grown)),
+        ("changes of shares", sum(&|report| report.weighed)),
         ("blocks with flipped bits", sum(&|report| report.decayed[0])),
         ("blocks that got what was for another", sum(&|report| report.decayed[1])),
         ("blocks that cannot be read", sum(&|report| report.decayed[2])),

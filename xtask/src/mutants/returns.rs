@@ -128,6 +128,16 @@ pub(super) const MUTANTS: &[Mutant] = &[
         found_by: control("cases_told::who_lost_the_end_of_its_log_left_when_what_it_has_was_done"),
     },
     Mutant {
+        name: "two-left-at-once",
+        what: "who lost the end of its log counts as having left with who did not",
+        edits: &[Edit {
+            path: "crates/control/src/service/stores.rs",
+            from: "            target.left += 1;\n",
+            to: "            target.left += 0;\n",
+        }],
+        found_by: control("cases_told::who_lost_the_end_of_its_log_left_when_what_it_has_was_done"),
+    },
+    Mutant {
         name: "another-try-is-another-transaction",
         what: "a client tries a transaction with another id when a target says that it serves nothing",
         edits: &[Edit {

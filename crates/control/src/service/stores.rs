@@ -181,14 +181,18 @@ impl Service {
                     continue;
                 }
                 let was_whole = held.info().holds_its_part();
+                let was_behind = held.reason == Some(DownReason::Behind);
                 let out = out(held);
                 has_changed |= note_one(held, *incarnation, durability, out, version);
                 if *is_unsure && !is_alone {
                     has_changed |= note_opened_again(held, durability, version);
                 }
-                has_changed |= note_lost_end(held, durability, *kept_map_version);
                 if was_whole && !held.info().holds_its_part() {
                     lost.push(held.id);
+                }
+                let is_behind = held.reason == Some(DownReason::Behind);
+                if is_behind && !was_behind && durability == Durability::Relaxed {
+                    note_lost_end(&mut pool.record.targets, *target, *kept_map_version);
                 }
             }
             if !has_changed {
@@ -401,17 +405,26 @@ fn note_opened_again(target: &mut TargetDf, durability: Durability, version: u32
     true
 }
 
-/// Notes that a target which may have lost the end of its log did what others did as long as there was the map of this version, and not
-/// under newer ones; true when that is news. It was in the map as one that serves until it was missed, and it may have died long before:
-/// those who left in between have all that anybody was told of, and it has not.
-fn note_lost_end(target: &mut TargetDf, durability: Durability, kept_map_version: u32) -> bool {
+/// Notes that a target which is back, and may have lost the end of its log, did what others did as long as there was the map of this version, and
+/// not under newer ones. It was in the map as one that serves until it was missed, and it may have died long before: those who left in between
+/// have all that anybody was told of, and it has not. So it left just before them; no two come to have left at the same time by that, for one of them may go on
+/// without the other.
+fn note_lost_end(targets: &mut [TargetDf], id: TargetId, kept_map_version: u32) {
     let left = kept_map_version.saturating_add(1);
-    let is_later = kept_map_version > 0 && target.left != LEFT_UNSURE && target.left > left;
-    if durability == Durability::Relaxed && is_later {
-        target.left = left;
-        return true;
+    let Some(missed) = targets.iter().find(|target| target.id == id).map(|target| target.left)
+    else {
+        return;
+    };
+    if kept_map_version == 0 || missed == LEFT_UNSURE || missed <= left {
+        return;
     }
-    false
+    for target in targets {
+        if target.id == id {
+            target.left = left;
+        } else if (left..missed).contains(&target.left) {
+            target.left += 1;
+        }
+    }
 }
 
 /// Notes what a target holds, with the map of this version; true when that is news.

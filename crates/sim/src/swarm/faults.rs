@@ -119,6 +119,7 @@ impl Run {
             Fault::Exclude => self.wish(env, engine, TargetAim::Exclude).await,
             Fault::Snapshot | Fault::Rollback => self.take_snapshot(env).await,
             Fault::Grow => self.grow(env, engine).await,
+            Fault::Reweigh => self.reweigh(env).await,
             Fault::Migrate => self.migrate_files(env).await,
             Fault::FullDisk => {
                 let disk = world.disk(&Cluster::engine_name(engine));

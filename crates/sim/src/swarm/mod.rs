@@ -16,6 +16,7 @@ mod losses;
 mod names;
 mod run;
 mod settings;
+mod shares;
 mod snapshots;
 mod wishes;
 

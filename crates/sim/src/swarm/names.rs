@@ -9,7 +9,7 @@ use super::run::Run;
 use super::snapshots::{KEEPER, Snapshot};
 use crate::history::Call;
 use crate::linearizable::Spec;
-use crate::local::make_container_with;
+use crate::local::make_placed_container;
 use crate::members;
 use client::Client;
 use dfs::check::{Finding, Mend, Problem};
@@ -239,7 +239,8 @@ impl Run {
             },
             ..ContProps::default()
         };
-        let cont = make_container_with(client, self.settings.durability, props).await?;
+        let cont = make_placed_container(client, self.settings.durability, self.placement(), props)
+            .await?;
         Dfs::format(&cont, &FormatOptions::default()).await?;
         let fs = Dfs::mount(&cont, MountFlags::NONE, Credentials::root()).await?;
         let root = fs.root().await?;

@@ -7,7 +7,7 @@ use super::snapshots::{KEEPER, Snapshot};
 use crate::cluster::{Cluster, ClusterSpec};
 use crate::history::{Call, History, Moment, Moments};
 use crate::linearizable::{self, Crash, Verdict};
-use crate::local::make_container_with;
+use crate::local::make_placed_container;
 use crate::register::{Asked, Register, Said};
 use crate::serializable::{self, Transaction};
 use crate::stores;
@@ -21,7 +21,9 @@ use std::fmt::Debug;
 use std::rc::Rc;
 use std::time::Duration;
 use transport::SimNet;
-use types::{Code, ContLayout, ContProps, Durability, Error, ObjClass, ObjType, Oid, Result};
+use types::{
+    Code, ContLayout, ContProps, Durability, Error, ObjClass, ObjType, Oid, PlacementRule, Result,
+};
 
 /// Once there is peace, everybody is done after so long, virtual time.
 const PEACE_TIME_MAX: Duration = Duration::from_secs(120);
@@ -51,6 +53,8 @@ pub struct Report {
     pub rollbacks: u64,
     /// Targets that engines got while they ran, and were taken into the pool.
     pub grown: u64,
+    /// How often targets got other shares.
+    pub weighed: u64,
     /// Files that got another class.
     pub migrated: u64,
     /// Blocks that decayed: of which bits flipped, that got what was for another, that cannot be read.
@@ -95,9 +99,10 @@ pub(super) struct Run {
     /// Targets are drained or excluded.
     pub is_wishing: Cell<bool>,
     pub wishes: Cell<u64>,
-    /// An engine gets a further target.
+    /// Targets come to have other shares.
     pub is_growing: Cell<bool>,
     pub grown: Cell<u64>,
+    pub weighed: Cell<u64>,
     /// Files are getting another class.
     pub is_migrating: Cell<bool>,
     pub migrated: Cell<u64>,
@@ -151,6 +156,7 @@ pub fn run(settings: &Settings, tells: bool) -> std::result::Result<Report, Stri
         wishes: Cell::new(0),
         is_growing: Cell::new(false),
         grown: Cell::new(0),
+        weighed: Cell::new(0),
         is_migrating: Cell::new(false),
         migrated: Cell::new(0),
         is_taking: Cell::new(false),
@@ -276,7 +282,9 @@ impl Run {
                 Err(error) => Err(error),
             },
             false => match self.plain_props() {
-                Ok(props) => make_container_with(&setup, durability, props).await,
+                Ok(props) => {
+                    make_placed_container(&setup, durability, self.placement(), props).await
+                }
                 Err(error) => Err(error),
             },
         };
@@ -378,6 +386,14 @@ impl Run {
         Ok(())
     }
 
+    /// By what targets get shares of the pool.
+    pub fn placement(&self) -> PlacementRule {
+        match self.settings.faults.contains(&Fault::Reweigh) {
+            true => PlacementRule::Capacity,
+            false => PlacementRule::Equal,
+        }
+    }
+
     /// Of a container whose objects nobody finds without room for their members: what would leave too few targets is refused.
     fn plain_props(&self) -> Result<ContProps> {
         let widest = self.settings.files.as_ref().map_or(self.settings.class, |files| files.class);
@@ -434,6 +450,7 @@ impl Run {
             snapshots: (self.snapshots_taken.get(), self.shown.get()),
             rollbacks: self.rollbacks.get(),
             grown: self.grown.get(),
+            weighed: self.weighed.get(),
             migrated: self.migrated.get(),
             decayed: *self.decayed.borrow(),
             engine_cuts: self.engine_cuts.get(),

@@ -63,12 +63,14 @@ pub enum Fault {
     Rollback,
     /// An engine gets a further target, which the pool takes in, and which takes over its share; of pools with copies.
     Grow,
+    /// Disks have more or less room than before, the pool weighs its targets anew, and what is there moves; of pools with copies.
+    Reweigh,
     /// Files in a directory get another class while clients rename, link and remove them; of seeds with names.
     Migrate,
 }
 
 /// Those that not all clusters can bear; each says which.
-pub const FURTHER_FAULTS: [Fault; 11] = [
+pub const FURTHER_FAULTS: [Fault; 12] = [
     Fault::Absence,
     Fault::Drift,
     Fault::Wipe,
@@ -80,6 +82,7 @@ pub const FURTHER_FAULTS: [Fault; 11] = [
     Fault::Snapshot,
     Fault::Rollback,
     Fault::Grow,
+    Fault::Reweigh,
 ];
 
 /// All kinds, in the order in which a seed asks for them.
@@ -307,6 +310,12 @@ impl Settings {
         if rng.below(4) == 0 && has_copies {
             self.faults.push(Fault::Grow);
             self.trouble = self.trouble.max(Duration::from_secs(4));
+            self.pause_max = self.pause_max.max(Duration::from_millis(300));
+        }
+        let rng = Rng::new(types::hash::mix2(seed, 0x3e_163d));
+        if rng.below(4) == 0 && has_copies {
+            self.faults.push(Fault::Reweigh);
+            self.trouble = self.trouble.max(Duration::from_secs(8));
             self.pause_max = self.pause_max.max(Duration::from_millis(300));
         }
     }

@@ -13,11 +13,9 @@ use wire::control::{ControlReply, ControlRequest, Name, TargetAim};
 /// Longest time until it is taken back: others have what is drained by then, or not.
 const WISH_TIME_MAX: Duration = Duration::from_secs(30);
 /// Pause between two tries.
-const TRY_PAUSE: Duration = Duration::from_millis(200);
-/// So many targets an engine, or another one, gets while it runs.
-const GROWN_MAX: u64 = 2;
+pub(super) const TRY_PAUSE: Duration = Duration::from_millis(200);
 /// It is taken back after so long, also when the holder of the catalog is away meanwhile: virtual time.
-const TRY_TIME_MAX: Duration = Duration::from_secs(60);
+pub(super) const TRY_TIME_MAX: Duration = Duration::from_secs(60);
 
 impl Run {
     /// A target, or all of an engine, are to do something else for a while. One wish at a time.
@@ -47,45 +45,6 @@ impl Run {
             }
         }
         self.is_wishing.set(false);
-    }
-
-    /// An engine gets a further target, and the pool takes it in, and gives it its share.
-    pub(super) async fn grow(&self, env: &Env, engine: usize) {
-        if self.grown.get() >= GROWN_MAX || self.is_growing.replace(true) {
-            return;
-        }
-        // Nobody takes the engine away while it comes to have it.
-        if self.down.borrow_mut().insert(engine) {
-            match self.cluster.grow_engine(engine).await {
-                Ok(()) => {
-                    self.grown.set(self.grown.get() + 1);
-                    self.note(|| format!("e{engine} has one more target"));
-                }
-                Err(error) => self.note(|| format!("a further target of e{engine}: {error}")),
-            }
-            self.down.borrow_mut().remove(&engine);
-            let admin = self.cluster.client_within("grower", Duration::from_secs(5));
-            let pool = || Name::Label("p".into());
-            let extend = ControlRequest::PoolExtend { pool: pool(), targets: Vec::new() };
-            let requests = [extend, ControlRequest::PoolBalance { pool: pool() }];
-            for request in requests {
-                let asked = async {
-                    while let Err(error) = admin.control(&request).await {
-                        self.note(|| format!("{request:?}: {error}"));
-                        // It was heard when nobody was told so.
-                        if error.code == Code::Inval {
-                            break;
-                        }
-                        env.sleep(TRY_PAUSE).await;
-                    }
-                };
-                if env.timeout(TRY_TIME_MAX, asked).await.is_some() {
-                    self.note(|| format!("{request:?}"));
-                }
-                self.pause(env, Duration::from_secs(2)).await;
-            }
-        }
-        self.is_growing.set(false);
     }
 
     /// In peace, all targets serve: a wish that nobody answered may have been heard late.
