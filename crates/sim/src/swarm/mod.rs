@@ -10,6 +10,7 @@
 
 mod classes;
 mod clients;
+mod contents;
 mod faults;
 mod files;
 mod losses;

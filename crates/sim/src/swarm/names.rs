@@ -53,6 +53,10 @@ pub enum NameCall {
     Rename(Spot, Spot, Rename),
     /// What has a name.
     Look(Spot),
+    /// To have this as its data, of the file with these permission bits, whatever its names are.
+    Write(u32, u64),
+    /// What data it has.
+    Read(u32),
     /// All names at once, as a snapshot shows them.
     LookAll,
     /// All names are what a snapshot showed, by its hash.
@@ -68,6 +72,8 @@ pub enum NameAnswer {
         mode: u32,
         is_dir: bool,
     },
+    /// Its data; 0: none.
+    Data(u64),
     /// What all names have, hashed.
     All(u64),
     Failed(Code),
@@ -78,6 +84,8 @@ pub enum NameAnswer {
 pub(super) struct Item {
     mode: u32,
     is_dir: bool,
+    /// Of a file; 0: none.
+    data: u64,
 }
 
 /// Names that are taken, and by what: all there is to know of a tree whose other directories are empty. Trees that came about in different
@@ -136,11 +144,13 @@ fn tree_of(names: &Names) -> Namespace {
     tree
 }
 
-/// The names of a tree.
-fn names_of(tree: &Namespace) -> Names {
+/// The names of a tree, whose files have the data that they had in another one.
+fn names_of(tree: &Namespace, before: &Names) -> Names {
+    let data: BTreeMap<u32, u64> = before.values().map(|item| (item.mode, item.data)).collect();
     let item = |at: Spot| {
         let node = tree.node(tree.lookup(at.ino(), &at.name()).ok()?)?;
-        Some((at, Item { mode: node.mode, is_dir: matches!(node.kind, Kind::Dir(_)) }))
+        let data = data.get(&node.mode).copied().unwrap_or(0);
+        Some((at, Item { mode: node.mode, is_dir: matches!(node.kind, Kind::Dir(_)), data }))
     };
     spots().filter_map(item).collect()
 }
@@ -162,7 +172,7 @@ impl Spot {
         dir_ino(self.dir)
     }
 
-    fn name(self) -> Vec<u8> {
+    pub(super) fn name(self) -> Vec<u8> {
         format!("n{}", self.name).into_bytes()
     }
 }
@@ -189,12 +199,25 @@ impl Spec for Tree {
             }
             NameCall::Look(at) => {
                 let told = match state.get(&at) {
-                    Some(Item { mode, is_dir }) => {
+                    Some(Item { mode, is_dir, .. }) => {
                         NameAnswer::Found { mode: *mode, is_dir: *is_dir }
                     }
                     None => NameAnswer::Failed(Code::NonExist),
                 };
                 return ret.is_none_or(|ret| *ret == told).then(|| state.clone());
+            }
+            // What has no name any more is nobody's matter.
+            NameCall::Write(mode, data) => {
+                let mut after = state.clone();
+                let named = after.values_mut().filter(|item| item.mode == mode);
+                named.for_each(|item| item.data = data);
+                return ret.is_none_or(|ret| *ret == NameAnswer::Done).then_some(after);
+            }
+            NameCall::Read(mode) => {
+                let named = state.values().find(|item| item.mode == mode);
+                let is_so = named
+                    .is_none_or(|item| ret.is_none_or(|ret| *ret == NameAnswer::Data(item.data)));
+                return is_so.then(|| state.clone());
             }
             NameCall::Back(hash) => return self.shown.get(&hash).cloned(),
             NameCall::LookAll => {
@@ -204,7 +227,7 @@ impl Spec for Tree {
         };
         let told = done.map_or_else(NameAnswer::Failed, |()| NameAnswer::Done);
         // One that fails changes nothing.
-        let after = if told == NameAnswer::Done { names_of(&tree) } else { state.clone() };
+        let after = if told == NameAnswer::Done { names_of(&tree, state) } else { state.clone() };
         ret.is_none_or(|ret| *ret == told).then_some(after)
     }
 
@@ -213,7 +236,8 @@ impl Spec for Tree {
     }
 
     fn is_read(&self, op: &NameCall, ret: &NameAnswer) -> bool {
-        matches!(op, NameCall::Look(_) | NameCall::LookAll) || matches!(ret, NameAnswer::Failed(_))
+        matches!(op, NameCall::Look(_) | NameCall::Read(_) | NameCall::LookAll)
+            || matches!(ret, NameAnswer::Failed(_))
     }
 }
 
@@ -221,6 +245,13 @@ impl Spec for Tree {
 pub(super) struct Site {
     pub(super) fs: Dfs,
     pub(super) dirs: Vec<Obj>,
+}
+
+impl Site {
+    /// The directory of a name.
+    pub(super) fn dir(&self, at: Spot) -> &Obj {
+        &self.dirs[at.dir]
+    }
 }
 
 impl Run {
@@ -281,15 +312,21 @@ impl Worker {
     pub(super) async fn work_on_names(&self) -> Result<()> {
         let site = self.mount().await?;
         for _ in 0..self.run.settings.calls {
-            let asked = self.draw_call();
-            self.ask_name(&site, asked).await?;
+            match self.below(4) {
+                0 => self.use_data(&site, self.draw_spot()).await?,
+                _ => self.ask_name(&site, self.draw_call()).await?,
+            }
             self.rest().await;
         }
         Ok(())
     }
 
+    fn draw_spot(&self) -> Spot {
+        Spot { dir: self.below(DIRS as u64) as usize, name: self.below(NAMES) }
+    }
+
     fn draw_call(&self) -> NameCall {
-        let spot = || Spot { dir: self.below(DIRS as u64) as usize, name: self.below(NAMES) };
+        let spot = || self.draw_spot();
         // Nine bits, of which some is set.
         let mode = || (self.run.new_value() % 0o1000) as u32;
         match self.below(16) {
@@ -309,7 +346,7 @@ impl Worker {
     async fn ask_name(&self, site: &Site, asked: NameCall) -> Result<()> {
         let history = self.run.names();
         let call = history.invoke(self.number, asked);
-        let (fs, dir) = (&site.fs, |at: Spot| &site.dirs[at.dir]);
+        let (fs, dir) = (&site.fs, |at: Spot| site.dir(at));
         let done = match asked {
             NameCall::Make(at, mode) => {
                 let flags = OpenFlags::READ_WRITE | OpenFlags::CREATE | OpenFlags::EXCL;
@@ -338,6 +375,9 @@ impl Worker {
                 }
                 Err(error) => Err(error),
             },
+            NameCall::Write(..) | NameCall::Read(_) => {
+                return Err(Error::inval("that is asked of what is open"));
+            }
             NameCall::LookAll | NameCall::Back(_) => {
                 return Err(Error::inval("that is no matter of a client"));
             }
@@ -372,7 +412,17 @@ impl Worker {
         let was_whole = shown.names().is_some();
         for at in spots() {
             let item = match site.fs.stat(&site.dirs[at.dir], &at.name()).await {
-                Ok(stat) => Some(Item { mode: stat.mode & 0o7777, is_dir: stat.is_dir() }),
+                Ok(stat) => {
+                    let (mode, is_dir) = (stat.mode & 0o7777, stat.is_dir());
+                    let data = match is_dir {
+                        true => Ok(0),
+                        false => self.data_at(&site, at).await,
+                    };
+                    match data {
+                        Ok(data) => Some(Item { mode, is_dir, data }),
+                        Err(error) => return unanswered(error),
+                    }
+                }
                 Err(error) if error.code == Code::NonExist => None,
                 Err(error) => return unanswered(error),
             };
@@ -407,6 +457,7 @@ impl Worker {
         for _ in 0..2 {
             for at in spots() {
                 self.ask_name(&site, NameCall::Look(at)).await?;
+                self.use_data(&site, at).await?;
             }
             for _ in 0..5 {
                 self.ask_name(&site, self.draw_call()).await?;
@@ -432,9 +483,11 @@ impl Worker {
             }
         }
         let mut report = site.fs.check(Mend::Nothing).await?;
-        // What had no name when a snapshot was taken has none when all is as it was then; the check is what finds it.
+        // What had no name when a snapshot was taken has none when all is as it was then; the check is what finds it. And what was freed comes to be again
+        // where a client that counted as dead goes on writing.
         let is_nameless = |finding: &Finding| finding.problem == Problem::Leaked;
-        if self.run.rollbacks.get() > 0 && report.findings.iter().all(is_nameless) {
+        let may_leak = self.run.rollbacks.get() > 0 || self.run.late_writes.get() > 0;
+        if may_leak && report.findings.iter().all(is_nameless) {
             site.fs.check(Mend::Remove).await?;
             report = site.fs.check(Mend::Nothing).await?;
         }
@@ -494,7 +547,7 @@ mod tests {
         assert!(is_good(&[made, linked, unlinked, look(THERE, 7, 8, file(7))]));
         assert!(!is_good(&[made, linked, unlinked, look(THERE, 7, 8, gone)]));
         // A snapshot shows both places at one moment.
-        let names = |at| Names::from([(at, Item { mode: 7, is_dir: false })]);
+        let names = |at| Names::from([(at, Item { mode: 7, is_dir: false, data: 0 })]);
         let all =
             |names: &Names| (NameCall::LookAll, 4, Some((8, NameAnswer::All(hash_of(names)))));
         assert!(is_good(&[made, answered, all(&names(HERE))]));
@@ -506,6 +559,15 @@ mod tests {
         let back = (NameCall::Back(hash_of(&Names::new())), 3, Some((4, Done)));
         assert!(is_good(&[made, back, look(HERE, 5, 6, gone)]));
         assert!(!is_good(&[made, back, look(HERE, 5, 6, file(7))]));
+        // Data are those of the file, by whatever name.
+        let (written, read) = (|data| NameCall::Write(7, data), NameCall::Read(7));
+        let write = (written(5), 5, Some((6, Done)));
+        let shown = |data, from| (read, from, Some((from + 1, NameAnswer::Data(data))));
+        let moved = (moved, 3, Some((4, Done)));
+        assert!(is_good(&[made, moved, write, shown(5, 7)]));
+        assert!(!is_good(&[made, moved, write, shown(0, 7)]));
+        assert!(is_good(&[made, write, (written(6), 7, None), shown(5, 8), shown(6, 10)]));
+        assert!(!is_good(&[made, write, (written(6), 7, None), shown(6, 8), shown(5, 10)]));
         assert!(!is_good(&[made, (Make(HERE, 8), 3, Some((4, Done)))]));
         assert!(is_good(&[made, (Make(HERE, 8), 3, Some((4, Failed(Code::Exist))))]));
     }

@@ -106,6 +106,8 @@ pub(super) struct Run {
     /// Files are getting another class.
     pub is_migrating: Cell<bool>,
     pub migrated: Cell<u64>,
+    /// Uses of data by clients that may have counted as dead meanwhile.
+    pub late_writes: Cell<u64>,
     /// A snapshot is taken, or looked at.
     pub is_taking: Cell<bool>,
     pub snapshots_taken: Cell<u64>,
@@ -159,6 +161,7 @@ pub fn run(settings: &Settings, tells: bool) -> std::result::Result<Report, Stri
         weighed: Cell::new(0),
         is_migrating: Cell::new(false),
         migrated: Cell::new(0),
+        late_writes: Cell::new(0),
         is_taking: Cell::new(false),
         snapshots_taken: Cell::new(0),
         rollbacks: Cell::new(0),
