@@ -6,8 +6,8 @@ use crate::even::Written;
 use crate::flags::{Access, MountFlags, OpenFlags};
 use crate::inode::{FileKind, INODE_BYTES_MAX, Inode, S_IFDIR};
 use crate::layout::{
-    INODE, LAYOUT_VERSION, MARKER, NUMBER_FIRST, PARENT, ROOT, SUPERBLOCK, SUPERBLOCK_RECORD,
-    Superblock, root_number, superblock_oid,
+    INODE, MARKER, NUMBER_FIRST, PARENT, ROOT, SUPERBLOCK, SUPERBLOCK_RECORD, Superblock,
+    root_number, superblock_places,
 };
 use crate::node::{Location, Node, Obj};
 use crate::tier::{Known, Returns};
@@ -64,6 +64,31 @@ impl Default for FormatOptions {
     }
 }
 
+/// The superblock in an object, if it is there, and what is known of the container's tier.
+async fn read_superblock(cont: &Container, oid: Oid) -> Result<Option<(Superblock, Known)>> {
+    let mut batch = cont.batch();
+    let want = FetchWant::Single { bytes_max: 4096, inline_bytes_max: 4096 };
+    let iods = [FetchIod { akey: SUPERBLOCK_RECORD, want }].into_iter().chain(Known::iods());
+    batch.op(Op::Fetch {
+        unit: oid.first_unit(),
+        dkey: SUPERBLOCK,
+        cond: Cond::NONE,
+        iods: iods.collect(),
+    });
+    let result = batch.run().await?;
+    let replies = result.replies()?;
+    let Some(OpReply::Fetched(iods)) = replies.first() else { return Err(reply_kind()) };
+    match iods.first().map(|iod| &iod.value) {
+        Some(Fetched::Inline(raw)) => {
+            let tier = Known::default();
+            tier.learn(&iods[1..], cont.client().env().now())?;
+            Ok(Some((Superblock::decode(raw)?, tier)))
+        }
+        Some(Fetched::Absent) => Ok(None),
+        _ => Err(reply_kind()),
+    }
+}
+
 impl Dfs {
     /// Makes an empty file system in a container of layout `posix`. Classes and chunk size are
     /// those of the container's properties.
@@ -75,12 +100,13 @@ impl Dfs {
         let props = &cont.info().props;
         let root = cont.generate_oid(ObjType::MultiHashed, props.dir_oclass, 0, root_number())?;
         let superblock = Superblock {
-            version: LAYOUT_VERSION,
+            version: 0,
             file_class: props.file_oclass,
             dir_class: props.dir_oclass,
             chunk_bytes: crate::flags::check_chunk_bytes(props.chunk_bytes)?,
             root,
-        };
+        }
+        .versioned(props.rd_fac);
         let now = cont.client().env().wall_ns() as i64;
         let inode = Inode {
             oid: root,
@@ -102,7 +128,7 @@ impl Dfs {
         };
         let (record, inode) = (superblock.encode(), inode.encode(b""));
         let parent = root.to_bytes();
-        let oid = superblock_oid(props);
+        let oid = superblock.oid(props.rd_fac);
         let mut batch = cont.batch();
         batch.op(Op::Update {
             unit: oid.first_unit(),
@@ -133,40 +159,31 @@ impl Dfs {
     #[boxed(?Send)]
     pub async fn mount(cont: &Container, flags: MountFlags, cred: Credentials) -> Result<Dfs> {
         require_posix(cont)?;
-        let oid = superblock_oid(&cont.info().props);
-        let mut batch = cont.batch();
-        let want = FetchWant::Single { bytes_max: 4096, inline_bytes_max: 4096 };
-        batch.op(Op::Fetch {
-            unit: oid.first_unit(),
-            dkey: SUPERBLOCK,
-            cond: Cond::NONE,
-            iods: [FetchIod { akey: SUPERBLOCK_RECORD, want }]
-                .into_iter()
-                .chain(Known::iods())
-                .collect(),
-        });
-        let result = batch.run().await?;
-        let replies = result.replies()?;
-        let tier = Known::default();
-        let stored = match replies.first() {
-            Some(OpReply::Fetched(iods)) => match iods.first().map(|iod| &iod.value) {
-                Some(Fetched::Inline(raw)) => {
-                    tier.learn(&iods[1..], cont.client().env().now())?;
-                    Superblock::decode(raw)?
-                }
-                Some(Fetched::Absent) => {
-                    return Err(Error::new(
-                        Code::NonExist,
-                        "the container holds no file system: it was made with another type, or its pool has \
-                         durability 'memory' and the engines were restarted; make it anew",
-                    ));
-                }
-                _ => return Err(reply_kind()),
-            },
-            _ => return Err(reply_kind()),
+        let props = &cont.info().props;
+        let mut places = superblock_places(props);
+        let mut found = match places.next() {
+            Some(likeliest) => read_superblock(cont, likeliest).await?,
+            None => None,
+        };
+        // Made by an earlier version, or when directories were of another class.
+        for place in places {
+            if found.is_some() {
+                break;
+            }
+            found = match read_superblock(cont, place).await {
+                // The pool is too small for so many copies: nothing is there.
+                Err(error) if matches!(error.code, Code::Redundancy | Code::Inval) => None,
+                other => other?,
+            };
+        }
+        let Some((stored, tier)) = found else {
+            return Err(Error::new(
+                Code::NonExist,
+                "the container holds no file system: it was made with another type, or its pool has \
+                 durability 'memory' and the engines were restarted; make it anew",
+            ));
         };
         // Defaults may have been changed since it was made.
-        let props = &cont.info().props;
         let superblock = Superblock {
             file_class: props.file_oclass,
             dir_class: props.dir_oclass,
@@ -189,7 +206,7 @@ impl Dfs {
                 cont: cont.clone(),
                 flags,
                 superblock,
-                superblock_oid: superblock_oid(&cont.info().props),
+                superblock_oid: superblock.oid(cont.info().props.rd_fac),
                 tier,
                 returns: RefCell::default(),
                 numbers: RefCell::new(0..0),

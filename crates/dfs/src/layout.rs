@@ -38,8 +38,11 @@ pub(crate) const SUPERBLOCK_RECORD: &[u8] = b"s";
 /// Dkey of the root's inode in the superblock object.
 pub(crate) const ROOT: &[u8] = b"root";
 
-/// Version of the layout. 1: first release.
-pub const LAYOUT_VERSION: u16 = 1;
+/// Version of the layout. 1: first release. 2: the superblock survives what the root directory does; only where that is more than the container's `rd_fac`.
+pub const LAYOUT_VERSION: u16 = 2;
+const LAYOUT_VERSION_FIRST: u16 = 1;
+/// The greatest `rd_fac`.
+const RD_FAC_MAX: u8 = 5;
 
 const MAGIC: &[u8; 4] = b"AZFS";
 const SUPERBLOCK_BYTES: usize = 30;
@@ -66,6 +69,28 @@ pub struct Superblock {
 }
 
 impl Superblock {
+    /// One of a new file system, with the version by which others find it.
+    pub(crate) fn versioned(self, rd_fac: u8) -> Superblock {
+        let version = match self.root_losses() > rd_fac {
+            true => LAYOUT_VERSION,
+            false => LAYOUT_VERSION_FIRST,
+        };
+        Superblock { version, ..self }
+    }
+
+    /// The object it is in, of a container with this `rd_fac`.
+    pub(crate) fn oid(&self, rd_fac: u8) -> Oid {
+        superblock_oid(match self.version {
+            LAYOUT_VERSION_FIRST => rd_fac,
+            _ => self.root_losses().max(rd_fac),
+        })
+    }
+
+    /// How many losses the root directory survives.
+    fn root_losses(&self) -> u8 {
+        self.root.class().map_or(0, |class| class.scheme.redundancy_factor())
+    }
+
     pub fn encode(&self) -> Vec<u8> {
         let mut raw = Vec::with_capacity(SUPERBLOCK_BYTES);
         raw.extend_from_slice(MAGIC);
@@ -84,10 +109,10 @@ impl Superblock {
             return Err(none());
         }
         let version = raw.get(4..6).map_or(0, |b| u16::from_le_bytes([b[0], b[1]]));
-        if version != LAYOUT_VERSION {
+        if !(LAYOUT_VERSION_FIRST..=LAYOUT_VERSION).contains(&version) {
             return Err(Error::new(
                 Code::Version,
-                format!("file system layout {version}; this version reads {LAYOUT_VERSION} only"),
+                format!("file system layout {version}; this version reads up to {LAYOUT_VERSION}"),
             ));
         }
         let raw: &[u8; SUPERBLOCK_BYTES] = raw.try_into().map_err(|_| none())?;
@@ -104,15 +129,22 @@ impl Superblock {
     }
 }
 
-/// The superblock's object. Its class follows from `rd_fac`, which never changes, and its
-/// placement epoch is the first, which always stays resolvable; so it is found without asking.
-pub(crate) fn superblock_oid(props: &ContProps) -> Oid {
-    let scheme = match props.rd_fac {
+/// The superblock's object where it survives so many losses. Its placement epoch is the first, which always stays resolvable.
+pub(crate) fn superblock_oid(losses: u8) -> Oid {
+    let scheme = match losses {
         0 => Scheme::Striped,
-        factor => Scheme::Replicated { copies: factor.saturating_add(1).min(6) },
+        losses => Scheme::Replicated { copies: losses.saturating_add(1).min(6) },
     };
     let class = ObjClass { scheme, ..ObjClass::S1 };
     Oid::generate(0, SUPERBLOCK_NUMBER, ObjType::MultiHashed, class, 0)
+}
+
+/// Where the superblock of a file system may be, the likeliest first. What it survives follows from the container's `rd_fac`, which never changes, and the class of
+/// the root directory, which was that of directories when the file system was made.
+pub(crate) fn superblock_places(props: &ContProps) -> impl Iterator<Item = Oid> {
+    let now = props.dir_oclass.scheme.redundancy_factor().max(props.rd_fac);
+    let others = (props.rd_fac..=RD_FAC_MAX).filter(move |losses| *losses != now);
+    std::iter::once(now).chain(others).map(superblock_oid)
 }
 
 /// The user's part of the root directory's id.
@@ -133,7 +165,7 @@ mod tests {
     fn golden_bytes_of_the_superblock() {
         // Stored once per container: a change needs a new version and a reader of this one.
         let superblock = Superblock {
-            version: LAYOUT_VERSION,
+            version: LAYOUT_VERSION_FIRST,
             file_class: ObjClass::S1,
             dir_class: ObjClass::SX,
             chunk_bytes: 1 << 20,
@@ -143,8 +175,39 @@ mod tests {
         assert_eq!(raw, b"AZFS\x01\0\0\0\0\xff\0\0\x10\0\x02\x01\0\0\0\0\0\0\x01\0\0\0\0\0\0\0",);
         assert_eq!(Superblock::decode(&raw).unwrap(), superblock);
         assert_eq!(Superblock::decode(&raw[..29]).unwrap_err().code, Code::Inval);
-        assert_eq!(Superblock::decode(b"AZFS\x02\0").unwrap_err().code, Code::Version);
+        assert_eq!(Superblock::decode(b"AZFS\x03\0").unwrap_err().code, Code::Version);
         assert_eq!(Superblock::decode(b"").unwrap_err().code, Code::Inval);
+    }
+
+    /// Directories and files of a container made with `--oclass RP_2GX` had two copies, and its superblock one: with that engine's store the whole file system was gone.
+    #[test]
+    fn a_superblock_survives_what_the_root_directory_does() {
+        let of = |dir_class: &str, rd_fac: u8| {
+            let dir_class: ObjClass = dir_class.parse().unwrap();
+            let root = Oid::generate(0, ROOT_NUMBER, ObjType::MultiHashed, dir_class, 0);
+            let made = Superblock {
+                version: 0,
+                file_class: ObjClass::S1,
+                dir_class,
+                chunk_bytes: 1 << 20,
+                root,
+            }
+            .versioned(rd_fac);
+            let oid = made.oid(rd_fac);
+            assert_eq!(Superblock::decode(&made.encode()).unwrap().oid(rd_fac), oid);
+            // It is found by who knows the container only, also when directories are to be of another class by now.
+            for dir_oclass in [dir_class, ObjClass::SX] {
+                let props = ContProps { dir_oclass, rd_fac, ..ContProps::posix(rd_fac) };
+                assert!(superblock_places(&props).any(|place| place == oid));
+            }
+            (made.version, oid.class().unwrap().scheme.redundancy_factor())
+        };
+        assert_eq!(of("SX@8192", 0), (1, 0));
+        assert_eq!(of("RP_2GX@8192", 0), (2, 1));
+        assert_eq!(of("RP_2GX@8192", 1), (1, 1));
+        assert_eq!(of("RP_3GX", 1), (2, 2));
+        assert_eq!(of("EC_2P1GX", 0), (2, 1));
+        assert_eq!(of("S1", 2), (1, 2));
     }
 
     #[test]
