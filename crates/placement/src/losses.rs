@@ -4,7 +4,7 @@
 //! choice of them holds for all objects.
 
 use crate::layout::{follows, is_live};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use types::{Rank, TargetId};
 use wire::map::{PoolMap, TargetInfo};
 
@@ -99,7 +99,9 @@ fn without_replaced<'a>(
         let goes = |target: &&TargetInfo| round.iter().any(|out| out.target == target.id);
         let (going, left): (Vec<&TargetInfo>, Vec<&TargetInfo>) =
             placed.iter().copied().partition(goes);
-        let depth = domains(width, &placed, map).0;
+        let (depth, apart) = domains(width, &placed, map);
+        // Members of a group share no domain: of one engine that goes, each group has one at most.
+        let going: BTreeSet<usize> = going.iter().map(|target| apart[&target.id]).collect();
         let has_whole_groups = going.len() >= width;
         // Of so many that have room one at least is in no place of a group, and in nobody's domain.
         let number = round.first().map_or(0, |out| out.round);

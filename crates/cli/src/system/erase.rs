@@ -9,8 +9,10 @@ use serde::Serialize;
 use std::path::PathBuf;
 use std::time::Duration;
 use transport::Address;
-use types::{Code, Error, Result};
+use types::{Code, Error, Result, TargetId};
 use vos::erase::ErasedDevice;
+use wire::control::PoolInfo;
+use wire::map::PoolMap;
 
 /// How long the rest of the system is asked what it knows of the engine.
 const ASK_TIME_MAX: Duration = Duration::from_secs(5);
@@ -145,8 +147,13 @@ fn ask(config: &EngineConfig, standing: &Standing) -> Result<Vec<String>> {
     options.timeout = ASK_TIME_MAX;
     let client = Client::connect(options)?;
     let pools = client.block_on(client.pool_list())?;
-    let is_here = |pool: &&wire::control::PoolInfo| {
-        standing.targets.iter().any(|target| pool.map.target(*target).is_some())
-    };
+    let is_here =
+        |pool: &&PoolInfo| standing.targets.iter().any(|target| is_on(*target, &pool.map));
     Ok(pools.iter().filter(is_here).map(|pool| pool.label.clone()).collect())
+}
+
+/// True when a pool has, or may have, something on a target. What was drained has given all to others, for good.
+fn is_on(target: TargetId, map: &PoolMap) -> bool {
+    let gave_all = map.outs.iter().any(|out| out.target == target && out.is_drained);
+    map.target(target).is_some() && (!gave_all || map.next.is_some())
 }

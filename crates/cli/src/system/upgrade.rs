@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 use types::{Code, Error, Result};
+use wire::control::{Member, MemberState};
 use wire::map::EngineInfo;
 
 /// Pause between two looks whether all is whole.
@@ -128,8 +129,14 @@ pub fn run(session: &Session, args: &UpgradeArgs) -> Outcome {
         let text = format!("there is no engine {rank}; list the engines to see their ranks");
         return Err(Error::new(Code::NonExist, text).into());
     }
-    let mut engines: Vec<&EngineInfo> = info.engines.iter().map(|(engine, ..)| engine).collect();
-    engines.retain(|engine| args.engines.is_empty() || args.engines.contains(&engine.rank.0));
+    // One that is excluded serves nothing, and most often is gone for good; it may be named.
+    let is_meant = |engine: &EngineInfo, member: &Member| match args.engines.is_empty() {
+        true => member.state != MemberState::Excluded,
+        false => args.engines.contains(&engine.rank.0),
+    };
+    let all = info.engines.iter().map(|(engine, ..)| engine).zip(&info.members);
+    let mut engines: Vec<&EngineInfo> =
+        all.filter(|(engine, member)| is_meant(engine, member)).map(|(engine, _)| engine).collect();
     // One fault domain after the other: a mishap is in one of them.
     let leads = |engine: &EngineInfo| info.leader == Some(engine.rank);
     engines.sort_by_key(|engine| (leads(engine), engine.domain.clone(), engine.rank));
