@@ -134,6 +134,9 @@ enum PoolVerb {
     /// engine, if you can: then nothing is lost. Files and directories that had a part there are damaged
     /// after this; 'azekura fs check' names them.
     ///
+    /// Of a target whose engine is excluded nobody waits any more for what it may have alone: others go on with what they have.
+    /// Made anew it is when its engine is back, and this is asked once more.
+    ///
     /// Of a target that is behind, with damaged pages of its index that nobody can tell the content of
     /// ('azekura pool health' says so), only that content is given up: other targets that left earlier lead
     /// with what they have of it, and it gets that from them. What was written to it since they left is lost.

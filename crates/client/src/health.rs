@@ -9,7 +9,7 @@ use placement::Losses;
 use std::collections::BTreeSet;
 use types::{ContLayout, ContProps, ObjClass, Rank, Result, TargetId};
 use wire::control::{ContInfo, ControlReply, ControlRequest, Name, PoolInfo, SystemInfo};
-use wire::map::{DownReason, PoolMap, TargetState};
+use wire::map::{DownReason, PoolMap, TargetInfo, TargetState};
 
 /// From good to bad.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -54,6 +54,10 @@ pub struct PoolHealth {
     pub state: HealthState,
     pub missing: Vec<MissingTarget>,
     pub conts: Vec<ContHealth>,
+    /// An engine holds the catalog, and acts on losses.
+    pub is_led: bool,
+    /// Targets that are there and not whole, and wait for others that are away: these left later, and may have what nobody else has.
+    pub waits_for: Vec<(TargetId, Rank)>,
     /// Members of the widest groups that its containers have where nobody names a class; 1 at least.
     pub members: usize,
 }
@@ -112,8 +116,22 @@ impl PoolHealth {
         } else {
             HealthState::Healthy
         };
-        PoolHealth { state, missing, conts: healths, members }
+        let is_led = system.leader.is_some();
+        let is_unavailable = state == HealthState::Unavailable;
+        let waits_for = if is_unavailable { later_ones_away(map) } else { Vec::new() };
+        PoolHealth { state, missing, conts: healths, is_led, waits_for, members }
     }
+}
+
+/// Targets that are away, and left later than any that is there and behind.
+fn later_ones_away(map: &PoolMap) -> Vec<(TargetId, Rank)> {
+    let behind = map.targets.iter().filter(|target| target.reason == Some(DownReason::Behind));
+    let Some(last) = behind.map(|target| target.left).max() else { return Vec::new() };
+    let is_later = |target: &&TargetInfo| {
+        let away = [DownReason::Silent, DownReason::Stopped, DownReason::Excluded];
+        target.reason.is_some_and(|reason| away.contains(&reason)) && target.left > last
+    };
+    map.targets.iter().filter(is_later).map(|target| (target.id, target.rank)).collect()
 }
 
 /// Classes of the objects of a container whose creators name none.

@@ -53,6 +53,8 @@ pub(crate) struct PoolState {
     /// Where there is room, and when that was asked for.
     rooms: RefCell<Vec<TargetRoom>>,
     rooms_asked: Cell<Option<Duration>>,
+    /// Targets that were to tell something and did not under a map of this version, and until when they are not asked again.
+    untold: RefCell<HashMap<TargetId, (u32, Duration)>>,
     this: Weak<PoolState>,
     /// The control service knows of no such pool any more.
     is_gone: Cell<bool>,
@@ -242,8 +244,11 @@ const ROOM_AGE_MAX: Duration = Duration::from_secs(2);
 /// How long who makes a file waits to learn where there is room.
 const ROOM_TIME_MAX: Duration = Duration::from_secs(1);
 
-/// How long an excluded target may take to tell something of itself.
+/// How long a target may take to tell something of itself, and one that is excluded.
+const TELL_TIME_MAX: Duration = Duration::from_secs(10);
 const EXCLUDED_TIME_MAX: Duration = Duration::from_secs(2);
+/// One that has not told is not asked for anything else for so long: who looks at a pool asks several things, one after the other.
+const UNTOLD_TIME: Duration = Duration::from_secs(5);
 
 /// Space of a pool.
 #[derive(Clone, Debug, Default)]
@@ -276,6 +281,7 @@ impl Pool {
             hints_beside: RefCell::default(),
             rooms: RefCell::default(),
             rooms_asked: Cell::new(None),
+            untold: RefCell::default(),
         });
         client.note_pool(&state);
         Pool(Rc::new(Inner { client, state, info, handle }))
@@ -474,6 +480,7 @@ impl Pool {
             self.0.state.refresh_briefly(&self.0.client).await;
         }
         let map = self.map();
+        let map_version = map.version;
         let request = wire::encode(request);
         let asked = map.targets.iter().map(|target| {
             let request = &request;
@@ -482,20 +489,35 @@ impl Pool {
                 let link = client.target(target.id);
                 let ask = Ask { body: request, bulk_out: &[], bulk_in: &mut [] };
                 let asked = link.ask(client, &self.0.state, ask);
+                let untold = &self.0.state.untold;
+                let is_untold = untold.borrow().get(&target.id).copied();
+                let is_untold = is_untold
+                    .is_some_and(|(at, until)| at == map_version && client.env().now() < until);
                 let answer = match target.reason {
                     Some(DownReason::Silent | DownReason::Stopped) => None,
+                    _ if is_untold => None,
                     // Many of them run no more.
                     Some(DownReason::Excluded) => {
                         client.env().timeout(EXCLUDED_TIME_MAX, asked).await
                     }
                     Some(DownReason::Behind | DownReason::Lost) | None => {
                         let given_up = pin!(self.until_down(target.id));
+                        let asked = client.env().timeout(TELL_TIME_MAX, asked);
                         match select(pin!(asked), given_up).await {
-                            Either::Left((answer, _)) => Some(answer),
+                            Either::Left((answer, _)) => answer,
                             Either::Right(_) => None,
                         }
                     }
                 };
+                if !is_untold {
+                    match &answer {
+                        Some(Ok(_)) => untold.borrow_mut().remove(&target.id),
+                        Some(Err(_)) | None => {
+                            let until = client.env().now() + UNTOLD_TIME;
+                            untold.borrow_mut().insert(target.id, (map_version, until))
+                        }
+                    };
+                }
                 let answer = match answer {
                     Some(Ok(answer)) => Some(wire::decode::<T>(&answer.body[1..])?),
                     Some(Err(error)) => {

@@ -10,18 +10,21 @@ use crate::control_host::{ControlHost, Orders, service_on};
 use crate::summed_line;
 use control::{CatalogCopy, EmbeddedCatalog, Service, SessionId};
 use env::Env;
+use futures_util::future::join_all;
 use std::cell::Cell;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 use types::{Code, Error, Result, TargetId};
-use wire::control::{ControlReply, ControlRequest, Evict, OpenMode};
+use wire::control::{ControlReply, ControlRequest, Evict, MemberState, OpenMode, SystemInfo};
 use wire::map::PoolMap;
 
 /// How often it is asked whether the catalog has changed.
 const COPY_PAUSE: Duration = Duration::from_secs(2);
 /// How long a target of this engine is waited for when it is asked for its map.
 const MAP_TIME_MAX: Duration = Duration::from_secs(1);
+/// How long an engine may take to show that it is there.
+const LOOK_TIME_MAX: Duration = Duration::from_secs(2);
 /// Object numbers that are given out together without the catalog: 2 to the power of this. Beyond
 /// them come this engine's count, its rank, and a bit that the catalog's own numbers do not reach.
 const RUN_BITS: u32 = 20;
@@ -205,6 +208,19 @@ impl ControlHost {
         }
     }
 
+    /// Nobody watches the engines while no engine leads. Who asks how they do is told who answers now.
+    async fn look_at_all(&self, info: &mut SystemInfo) {
+        let own = self.rank();
+        let looks = info.engines.iter_mut().zip(&info.members).map(
+            |((engine, _, answers), member)| async move {
+                if engine.rank != own && member.state == MemberState::Up {
+                    *answers = self.peers.ping(engine, LOOK_TIME_MAX).await.is_some();
+                }
+            },
+        );
+        join_all(looks).await;
+    }
+
     /// The encoded answer to a request for which the catalog is away; `None` when the copy does not
     /// tell.
     pub(crate) async fn answer_from_copy(
@@ -233,7 +249,10 @@ impl ControlHost {
         let orders = Orders { host: self.clone(), service: service.clone() };
         let mut reply = service.handle(session, request.clone(), &orders).await.ok()?;
         match &mut reply {
-            ControlReply::System(info) => info.leader = None,
+            ControlReply::System(info) => {
+                info.leader = None;
+                self.look_at_all(info).await;
+            }
             ControlReply::Map(map) => self.take_newer_map(map).await,
             ControlReply::Pool(pool) => self.take_newer_map(&mut pool.map).await,
             _ => {}

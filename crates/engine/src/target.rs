@@ -34,7 +34,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use transport::{Handoff, Incoming, ServerConn};
 use types::map::HashMap;
-use types::{ClientId, Code, ContId, Epoch, Error, PoolId, Result, TargetId};
+use types::{ClientId, Code, ContId, Durability, Epoch, Error, PoolId, Result, TargetId};
 use vos::{Payload, Store, Summary};
 use wire::event::{EventCode, Happened};
 use wire::hello::HelloReply;
@@ -491,6 +491,14 @@ impl Target {
         self.is_draining() || !self.pools.serves(ctx)
     }
 
+    /// What is told at once may lack its end when the machine goes. Where nothing of it is missing now, nothing will be when it is opened again.
+    fn note_end(&self, ctx: &TargetPool) {
+        let has_all = ctx.map().is_ok_and(|map| placement::is_live(self.id, &map));
+        if ctx.shard.config().durability == Durability::Relaxed && has_all && !ctx.is_unsure() {
+            ctx.shard.note_end();
+        }
+    }
+
     /// Refuses new requests, waits for those in progress, flushes and closes the shards.
     pub async fn drain(&self) -> Result<()> {
         self.draining.set(true);
@@ -509,6 +517,7 @@ impl Target {
         }
         for (_, ctx) in self.pools.all() {
             ctx.streams.end();
+            self.note_end(&ctx);
             ctx.shard.close().await?;
         }
         Ok(())

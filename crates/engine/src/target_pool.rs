@@ -155,7 +155,7 @@ impl TargetPool {
             ctx.joining.begin(&ctx.shard);
         }
         if ctx.shard.config().durability == Durability::Relaxed {
-            ctx.kept_map_version.set(ctx.shard.map_version());
+            ctx.kept_map_version.set(ctx.shard.kept_map_version());
         }
         ctx
     }

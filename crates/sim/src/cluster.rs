@@ -168,6 +168,18 @@ impl Cluster {
         }
     }
 
+    /// Stops all engines, as one does who knows that nobody is left to go on; that with the catalog last.
+    pub async fn stop_all(&self) -> Result<()> {
+        let count = self.serving.borrow().len();
+        for at in (0..count).rev() {
+            let serving = self.serving.borrow_mut()[at].take();
+            if let Some(serving) = serving {
+                serving.stop_with_all().await?;
+            }
+        }
+        Ok(())
+    }
+
     /// How often an engine has asked the catalog; `None` unless it holds the control service.
     pub fn catalog_call_count(&self, at: usize) -> Option<u64> {
         self.serving.borrow()[at].as_ref()?.catalog_call_count()

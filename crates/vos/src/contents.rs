@@ -88,7 +88,7 @@ pub(crate) struct Contents {
     pub moves_singles: bool,
     /// See [`crate::PoolShard::lacks_since`].
     pub lacks_since: Option<Epoch>,
-    /// See [`crate::PoolShard::map_version`].
+    /// See [`crate::PoolShard::note_map`].
     pub map_version: u32,
     /// Arrays to be looked at by aggregation.
     pub fragments: Fragments,

@@ -11,6 +11,7 @@ impl PoolShard {
     pub async fn close(&self) -> Result<()> {
         let was_closed = self.refuse();
         let Some(wal) = &self.wal else { return Ok(()) };
+        self.take_back_end();
         wal.begin_close();
         let mut flushed = wal.written(wal.last()).await;
         self.progress.until(|| self.is_quiet() || self.is_abandoned()).await;

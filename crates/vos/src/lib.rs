@@ -36,6 +36,7 @@ mod damaged_pages;
 mod data_area;
 mod data_cache;
 mod discard;
+mod end_of_log;
 mod ending;
 pub mod erase;
 mod figures;

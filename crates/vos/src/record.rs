@@ -359,7 +359,7 @@ pub(crate) enum RecordDf<'a> {
     Reclaim { runs: Vec<(u64, u64)> },
     /// In tables: numbers of copies that groups here have, or had once, a bit each. Tables without it are of earlier builds.
     CopiesSeen { bits: u32 },
-    /// What follows was done by a pool map of this version, or newer ones.
+    /// What follows was done by a pool map of this version, or newer ones; [`wire::versions::ALL_IS_HERE`]: nothing follows; zero: nothing is known.
     FollowsMap { version: u32 },
 }
 

@@ -25,6 +25,7 @@ use crate::pages::{PageStore, decode};
 use crate::record::{ChangeDf, InstallDf, RecordDf, decode_first};
 use crate::space::Space;
 use crate::table;
+use wire::versions::ALL_IS_HERE;
 
 /// Log bytes of a group, about.
 const GROUP_BYTES: usize = 2 << 20;
@@ -151,6 +152,10 @@ impl Recovery {
             );
             if is_one && !self.state.index.lost.is_empty() && !self.touched(&record)?.is_empty() {
                 continue;
+            }
+            // It has not ended there after all.
+            if self.state.map_version == ALL_IS_HERE {
+                self.state.map_version = 0;
             }
             self.state.replay(record, &mut self.space.borrow_mut())?;
         }

@@ -17,6 +17,7 @@ use crate::blocks::Run;
 use crate::contents::Contents;
 use crate::damaged_pages::DamagedPages;
 use crate::data_area::Core;
+use crate::end_of_log::EndOfLog;
 use crate::figures::Figures;
 use crate::fold_notes::FoldNotes;
 use crate::index::versions::Versions;
@@ -62,6 +63,7 @@ pub struct PoolShard {
     pub(crate) cache: Rc<Cache<PoolShard>>,
     pub(crate) loads: Loads,
     pub(crate) damaged: DamagedPages,
+    pub(crate) end_of_log: EndOfLog,
     closed: Cell<bool>,
     abandoned: Cell<bool>,
     pub(crate) checkpointing: AtWork,
@@ -142,6 +144,7 @@ impl PoolShard {
             loads: Loads::default(),
             damaged,
             closed: Cell::new(false),
+            end_of_log: EndOfLog::default(),
             abandoned: Cell::new(false),
             checkpointing: AtWork::default(),
             progress: Signal::default(),
@@ -345,15 +348,16 @@ impl PoolShard {
 
     /// A look at a container as its snapshot at epoch `at` shows it (zero: the present).
     ///
-    /// `NonExist` when the container is not known or has no such snapshot; `Busy` for the present
+    /// `NonExist` when the container is not known, `BadHandle` when it has no such snapshot; `Busy` for the present
     /// of one that is being rolled back.
     pub fn view_at(&self, cont: ContId, at: Epoch) -> Result<View<'_>> {
         if at == Epoch::ZERO {
             self.require_open(cont)?;
         } else if self.versions_of(cont)?.snapshots.binary_search(&at).is_err() {
             return Err(Error::new(
-                Code::NonExist,
-                format!("container {cont} has no snapshot at epoch {at}"),
+                // `NonExist` is what a name without an entry answers: who reads a snapshot that is gone would see an empty tree.
+                Code::BadHandle,
+                format!("container {cont} has no snapshot at epoch {at} any more"),
             ));
         }
         self.still_open()?;

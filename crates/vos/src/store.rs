@@ -508,7 +508,10 @@ impl Store {
         let Recovery { state, table_runs, .. } = recovery;
         let durables = Durables { wal, pages, table_runs, keeps: self.places.keeps_room };
         let made = incarnation_of(&identity);
-        Ok(PoolShard::new(pool, config, made, core, state, (&self.cache, BESIDE), Some(durables)))
+        let beside = (&self.cache, BESIDE);
+        let shard = PoolShard::new(pool, config, made, core, state, beside, Some(durables));
+        shard.begin_maps().await?;
+        Ok(shard)
     }
 
     /// Removes a shard and all it holds; succeeds when there is none. A handle still around

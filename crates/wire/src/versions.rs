@@ -69,6 +69,9 @@ pub struct AdminReply {
     pub standing: Option<Standing>,
 }
 
+/// In place of the version of a map: a part that was opened again has lost nothing.
+pub const ALL_IS_HERE: u32 = u32::MAX;
+
 impl AdminReply {
     /// The greatest epoch of a shard that was told of versions.
     pub fn epoch(&self) -> Epoch {
@@ -76,7 +79,7 @@ impl AdminReply {
     }
 
     /// Version of the newest pool map by which anything was done that a part of a pool still had when it was opened again and may have
-    /// lost the end of its log; zero: not known, or it has caught up since.
+    /// lost the end of its log; zero: not known, or it has caught up since. [`ALL_IS_HERE`]: it was ended in good order.
     pub fn kept_map_version(&self) -> u32 {
         u32::try_from(self.number).unwrap_or(0)
     }

@@ -6,8 +6,8 @@ use crate::exit::{Failure, Outcome, UNREACHABLE};
 use crate::session::Session;
 use client::{ContHealth, HealthState, MissingTarget, PoolHealth};
 use serde::Serialize;
-use std::collections::BTreeMap;
-use types::{Error, Result, TargetId};
+use std::collections::{BTreeMap, BTreeSet};
+use types::{Error, Rank, Result, TargetId};
 use wire::control::{Name, PoolInfo};
 use wire::map::DownReason;
 
@@ -131,6 +131,12 @@ fn summary(pool: &PoolInfo, health: &PoolHealth, waits: &PageWaits) -> String {
         Some(line) => format!("; {line}"),
         None => String::new(),
     };
+    let moves = match health.is_led {
+        true => moves,
+        false => format!(
+            "{moves}; no engine leads: the catalog is away, and nobody acts on losses until the engine that holds it is back ('azekura system query')"
+        ),
+    };
     if missing == 0 {
         return format!("HEALTHY: all {targets} targets are up{moves}");
     }
@@ -153,12 +159,38 @@ fn summary(pool: &PoolInfo, health: &PoolHealth, waits: &PageWaits) -> String {
         .iter()
         .map(|((rank, why), ids)| advice(label, *rank, *why, ids, is_away))
         .collect();
+    let todo = match health.waits_for.is_empty() {
+        true => todo.join("; "),
+        false => waiting(label, &health.waits_for),
+    };
     let verb = if missing == 1 { "is" } else { "are" };
     format!(
         "{word}: {missing} of {targets} targets {verb} not whole ({}); {}; {}{moves}",
         told.join(", "),
         meaning(health),
-        todo.join("; ")
+        todo
+    )
+}
+
+/// What those who are there wait for, and what to do about it.
+fn waiting(label: &str, away: &[(TargetId, Rank)]) -> String {
+    let ids: Vec<u32> = away.iter().map(|(id, _)| id.0).collect();
+    let ranks: BTreeSet<u32> = away.iter().map(|(_, rank)| rank.0).collect();
+    let each = |what: &str| {
+        let all: Vec<String> = ranks.iter().map(|rank| format!("{what}{rank}")).collect();
+        all.join(", ")
+    };
+    let resets: Vec<String> = ids
+        .iter()
+        .map(|id| format!("'azekura pool reset-target {label} {id} --lose-data'"))
+        .collect();
+    format!(
+        "those who are there wait for {}, which left last and may have what nobody else has: start {}; if that is gone for good, go on \
+         without what it had alone: {}, then {}",
+        list(&ids),
+        each("engine "),
+        each("azekura system exclude "),
+        resets.join(", ")
     )
 }
 
@@ -278,7 +310,6 @@ fn advice(label: &str, rank: u32, why: Why, ids: &[u32], is_away: bool) -> Strin
 #[cfg(test)]
 mod tests {
     use super::*;
-    use types::Rank;
 
     fn missing(target: u32, reason: DownReason) -> MissingTarget {
         MissingTarget { target: TargetId(target), rank: Rank(target), reason }

@@ -23,6 +23,7 @@ use wire::control::{ControlReply, MemberState, Name, TargetAim};
 use wire::event::{EventCode, Happened};
 use wire::map::{DownReason, LEFT_UNSURE, TargetState};
 use wire::obj::{AdminOp, AdminReply};
+use wire::versions::ALL_IS_HERE;
 
 /// Targets that are being put back into a map. Nobody passes over them: what they were told of may be out of date before the map says
 /// that they are back.
@@ -185,7 +186,8 @@ impl Service {
                 let out = out(held);
                 has_changed |= note_one(held, *incarnation, durability, out, version);
                 if *is_unsure && !is_alone {
-                    has_changed |= note_opened_again(held, durability, version);
+                    let has_all = durability == Durability::Wal || *kept_map_version == ALL_IS_HERE;
+                    has_changed |= note_opened_again(held, has_all, version);
                 }
                 if was_whole && !held.info().holds_its_part() {
                     lost.push(held.id);
@@ -240,13 +242,16 @@ impl Service {
         if target.reason == Some(DownReason::Behind) {
             return self.pass_by(&pool, id, orders).await;
         }
+        if target.info().holds_its_part() && target.reason == Some(DownReason::Excluded) {
+            return self.give_up(&pool, id, orders).await;
+        }
         if target.info().holds_its_part() {
+            let rank = target.rank;
             return Err(Error::new(
                 Code::Busy,
                 format!(
-                    "target {id} of pool '{label}' is down because its engine {} gives no answer or is \
-                     excluded: nothing there is known to be lost",
-                    target.rank
+                    "target {id} of pool '{label}' is down because its engine {rank} gives no answer: nothing there is known \
+                     to be lost. If that engine never comes back, exclude it first: 'azekura system exclude {rank}'"
                 ),
             ));
         }
@@ -302,6 +307,36 @@ impl Service {
 }
 
 impl Service {
+    /// Nobody waits any more for what an excluded target may have alone: its part of the pool counts as lost. If its engine is back one day, what it holds is
+    /// not what is meant, and is not served.
+    async fn give_up(
+        &self,
+        pool: &PoolDf,
+        id: TargetId,
+        orders: &dyn Targets,
+    ) -> Result<ControlReply> {
+        let (label, map_version) = (pool.name(), pool.map_version);
+        let change = async |record: &mut PoolDf| {
+            record.map_version += 1;
+            let version = record.map_version;
+            if let Some(held) = record.targets.iter_mut().find(|held| held.id == id) {
+                held.turn(TargetState::Down, Some(DownReason::Lost), version);
+                held.left = LEFT_EMPTY;
+                // No making of it that there is has this one.
+                held.incarnation = !held.incarnation;
+            }
+            Ok(Some(format!("what excluded target {id} holds is given up")))
+        };
+        let done = self.change_under(pool.id, map_version, orders, change).await?;
+        let what = format!(
+            "what excluded target {id} of pool '{label}' holds was given up: others go on with what they have"
+        );
+        tracing::warn!("{what}");
+        let happened = Happened::new(EventCode::DamageStays, what);
+        self.tell(happened.of_target(id).of_pool(pool.id));
+        Ok(done)
+    }
+
     /// Has others lead before a target that left later, but has damaged pages of its index, where these have all that it can tell.
     ///
     /// Errors: `Busy` when one of them has not, or of some groups nobody else is there.
@@ -388,15 +423,15 @@ pub(super) fn serve_order(pool: &PoolDf, target: &TargetDf) -> AdminOp {
 }
 
 /// Notes that a target was opened again, with the map of this version; true when that is news. Where acknowledged updates
-/// are on stable storage it lacks nothing that anybody was told of.
-fn note_opened_again(target: &mut TargetDf, durability: Durability, version: u32) -> bool {
+/// are on stable storage, or it was ended in good order, it lacks nothing that anybody was told of.
+fn note_opened_again(target: &mut TargetDf, has_all: bool, version: u32) -> bool {
     let is_behind = target.reason == Some(DownReason::Behind);
     if target.state != TargetState::Up && !is_behind {
         return false;
     }
     if !is_behind {
         target.turn(TargetState::Down, Some(DownReason::Behind), version);
-        if durability == Durability::Wal {
+        if has_all {
             target.left = LEFT_UNSURE;
         }
     }

@@ -117,6 +117,51 @@ fn what_was_said_before_a_reset_is_no_news_after_it() {
     }
 }
 
+/// After a restart of all but one engine those who are there waited for that one for ever, which had left last, and nothing that an administrator could say ended that.
+#[test]
+fn who_waits_for_one_that_never_comes_back_goes_on_without_it() {
+    let system = System::new(3);
+    system.pool("tank");
+    let map = || system.pools()[0].map.clone();
+    let of = |id: u32| map().target(TargetId(id)).unwrap().clone();
+    let silent = |rank| {
+        let why = "no answer for 5 s";
+        block_on(system.service.engine_is_silent(rank, why, true, &*system.targets)).unwrap();
+    };
+    let back = |rank| {
+        assert_eq!(block_on(system.service.resume_engine(rank, &*system.targets)).unwrap(), []);
+    };
+    let reset = |id| R::PoolResetTarget { pool: label("tank"), target: TargetId(id) };
+    let caught_up = || {
+        let (pool, map_version) = (map().pool, map().version);
+        R::TargetCaughtUp { pool, target: TargetId(2), map_version }
+    };
+    silent(Rank(1));
+    silent(Rank(2));
+    back(Rank(1));
+    assert_eq!(of(2).reason, Some(DownReason::Behind));
+    assert!(of(4).left > of(2).left);
+    assert_eq!(system.fails(caught_up(), "may have what nobody"), Code::Busy);
+    // It may still come.
+    assert_eq!(system.fails(reset(4), "azekura system exclude 2"), Code::Busy);
+    system.run(R::SystemExclude { rank: Rank(2), why: String::new() }).unwrap();
+    assert_eq!(system.fails(caught_up(), "may have what nobody"), Code::Busy);
+    for id in [4, 5] {
+        system.run(reset(id)).unwrap();
+        assert_eq!(of(id).reason, Some(DownReason::Lost));
+    }
+    system.run(caught_up()).unwrap();
+    assert_eq!(of(2).reason, None);
+    // What it holds is not served when it comes after all, and is made anew when that is asked for.
+    system.run(R::SystemClearExclude { rank: Rank(2) }).unwrap();
+    let _ = block_on(system.service.resume_engine(Rank(2), &*system.targets));
+    assert_eq!(of(4).reason, Some(DownReason::Lost));
+    system.run(reset(4)).unwrap();
+    assert_eq!((of(4).reason, of(5).reason), (Some(DownReason::Behind), Some(DownReason::Lost)));
+    system.run(reset(5)).unwrap();
+    system.assert_in_step();
+}
+
 /// Two targets waited for each other for ever: one that left earlier, and one that has damaged pages of its index since.
 #[test]
 fn others_lead_before_one_with_damaged_pages_once_that_is_given_up() {

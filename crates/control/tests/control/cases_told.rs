@@ -5,6 +5,7 @@ use futures_executor::block_on;
 use types::{Code, Durability, PlacementRule, Rank, TargetId};
 use wire::control::{ControlRequest as R, TargetAim};
 use wire::map::{DownReason, LEFT_UNSURE, PoolMap, TargetInfo, TargetState};
+use wire::versions::ALL_IS_HERE;
 
 fn map(system: &System) -> PoolMap {
     system.pools()[0].map.clone()
@@ -52,7 +53,13 @@ fn who_left_earlier_is_not_whole_while_who_left_later_is_away() {
 /// A target that was opened again has all that anybody was told of where that was on stable storage, and only there. It says so when that ends.
 #[test]
 fn who_was_opened_again_is_trusted_as_far_as_its_pool_promises() {
-    for durability in [Durability::Wal, Durability::Relaxed, Durability::Memory] {
+    for (durability, kept) in [
+        (Durability::Wal, 0),
+        (Durability::Relaxed, 0),
+        // Ended in good order.
+        (Durability::Relaxed, ALL_IS_HERE),
+        (Durability::Memory, 0),
+    ] {
         let system = System::new(2);
         let create = R::PoolCreate {
             label: "tank".into(),
@@ -65,6 +72,7 @@ fn who_was_opened_again_is_trusted_as_far_as_its_pool_promises() {
         system.run(create).unwrap();
         let opened = TargetId(2);
         system.targets.unsure.borrow_mut().insert(opened);
+        system.targets.kept_maps.borrow_mut().insert(opened, kept);
         let before = map(&system);
         let resumed = system.service.resume_engine(Rank(1), &*system.targets);
         assert_eq!(block_on(resumed).unwrap(), []);
@@ -72,6 +80,7 @@ fn who_was_opened_again_is_trusted_as_far_as_its_pool_promises() {
         assert_eq!(behind.reason, Some(DownReason::Behind), "{durability:?}");
         let left = match durability {
             Durability::Wal => LEFT_UNSURE,
+            Durability::Relaxed if kept == ALL_IS_HERE => LEFT_UNSURE,
             Durability::Relaxed | Durability::Memory => before.version + 1,
         };
         assert_eq!(behind.left, left, "{durability:?}");

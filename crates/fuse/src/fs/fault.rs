@@ -49,6 +49,8 @@ impl Fault {
         let number = match error.code {
             Code::Unreach | Code::Closed | Code::Proto | Code::Version | Code::Stale => libc::EIO,
             Code::Canceled => libc::EINTR,
+            // The snapshot that is mounted was destroyed.
+            Code::BadHandle => libc::ESTALE,
             Code::RecordTooBig => libc::E2BIG,
             Code::KeyTooBig => libc::ENAMETOOLONG,
             code => code.errno(),
@@ -74,6 +76,7 @@ mod tests {
             (Code::Unreach, libc::EIO),
             (Code::Closed, libc::EIO),
             (Code::Csum, libc::EIO),
+            (Code::BadHandle, libc::ESTALE),
             (Code::NoSpace, libc::ENOSPC),
             (Code::Canceled, libc::EINTR),
         ] {

@@ -307,3 +307,24 @@ fn a_snapshot_shows_what_was() {
         present.sh("test \"$(cat e/f)\" = newer; test ! -e gone");
     }
 }
+
+/// A backup of a mounted snapshot that had been destroyed meanwhile was empty, without an error: reading the directory ended at once, and names were not there.
+#[test]
+fn a_snapshot_that_is_gone_is_an_error_and_no_empty_tree() {
+    for system in systems(Durability::Memory) {
+        let present = system.mount("cache=none");
+        present.sh("mkdir d; echo old > d/f");
+        system.snapshot("monday");
+        for options in ["cache=none", "cache=metadata,attr_timeout=60,entry_timeout=60"] {
+            let past = system.mount(&format!("snapshot=monday,{options}"));
+            past.sh("test \"$(ls -R | wc -l)\" = 5");
+            system.destroy_snapshot("monday");
+            let listed = fs::read_dir(past.path("."))
+                .and_then(|entries| entries.collect::<std::io::Result<Vec<_>>>());
+            assert_eq!(errno(listed.map(drop)), libc::ESTALE, "{options}");
+            assert_eq!(errno(fs::metadata(past.path("other")).map(drop)), libc::ESTALE);
+            past.unmount();
+            system.snapshot("monday");
+        }
+    }
+}

@@ -75,6 +75,14 @@ impl System {
         self.client.block_on(cont.pool().snap_create(&cont.name(), name)).unwrap();
     }
 
+    /// Destroys it.
+    #[allow(dead_code)] // not every test needs it
+    pub fn destroy_snapshot(&self, name: &str) {
+        let cont = self.cont.as_ref().unwrap();
+        let name = SnapName::parse(name);
+        self.client.block_on(cont.pool().snap_destroy(&cont.name(), &name)).unwrap();
+    }
+
     /// Mounts the container with options as `mount -o` takes them.
     pub fn mount(&self, options: &str) -> Mounted {
         let dir = tempfile::tempdir().unwrap();

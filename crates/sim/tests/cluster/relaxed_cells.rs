@@ -61,6 +61,8 @@ fn a_stripe_that_was_just_named_is_there_or_what_it_was() {
                     write(&file, 0, STRIPE, 1).await;
                     // After trouble the client takes the other way for a while.
                     client.env().sleep(millis(10_000)).await;
+                    // It hears that all are whole.
+                    cont.pool().query().await.unwrap();
                     let named = cont.cell_traffic().written;
                     write(&file, 0, STRIPE, 2).await;
                     assert_eq!(cont.cell_traffic().written, named + 1, "{context}");
