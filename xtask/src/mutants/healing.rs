@@ -660,8 +660,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         what: "a target of a pool in memory that was opened again is trusted with all that anybody was told of",
         edits: &[Edit {
             path: "crates/control/src/service/stores.rs",
-            from: "        if durability == Durability::Wal {\n",
-            to: "        if durability != Durability::Relaxed {\n",
+            from: "durability == Durability::Wal || *kept_map_version == ALL_IS_HERE;\n",
+            to: "durability != Durability::Relaxed || *kept_map_version == ALL_IS_HERE;\n",
         }],
         found_by: control(
             "cases_told::who_was_opened_again_is_trusted_as_far_as_its_pool_promises",

@@ -128,6 +128,16 @@ pub(super) const MUTANTS: &[Mutant] = &[
         found_by: control("cases_told::who_lost_the_end_of_its_log_left_when_what_it_has_was_done"),
     },
     Mutant {
+        name: "ended-in-order-and-doubted",
+        what: "what was stopped in order is not trusted in relaxed pools",
+        edits: &[Edit {
+            path: "crates/vos/src/lacking.rs",
+            from: "        if self.writable().is_ok() {\n            self.end_of_log",
+            to: "        if false {\n            self.end_of_log",
+        }],
+        found_by: cluster("ended::who_was_ended_in_order_has_all_whoever_is_not_back"),
+    },
+    Mutant {
         name: "two-left-at-once",
         what: "who lost the end of its log counts as having left with who did not",
         edits: &[Edit {
