@@ -332,27 +332,42 @@ impl Client {
     ) -> Result<ControlReply> {
         let mut last = Error::bare(Code::Unreach);
         for address in self.addresses(engine) {
-            let conn = match self.dial(&address, Service::Control).await {
-                Ok(conn) => conn,
-                Err(error) => {
-                    last = error;
-                    continue;
-                }
-            };
-            let call = Call {
-                kind: Kind::Control,
-                request_id: self.next_request(),
-                flags: 0,
-                map_version: 0,
-                deadline: self.0.options.timeout,
-                body: &wire::encode(request),
-                bulk_out: &[],
-                bulk_in: &mut [],
-            };
-            let answer = conn.call(call).await?;
-            return wire::decode::<Result<ControlReply>>(&answer.body)?;
+            match self.dial(&address, Service::Control).await {
+                Ok(conn) => return self.ask_on(&conn, request).await,
+                Err(error) => last = error,
+            }
         }
         Err(last)
+    }
+
+    async fn ask_on(&self, conn: &Conn, request: &ControlRequest) -> Result<ControlReply> {
+        let call = Call {
+            kind: Kind::Control,
+            request_id: self.next_request(),
+            flags: 0,
+            map_version: 0,
+            deadline: self.0.options.timeout,
+            body: &wire::encode(request),
+            bulk_out: &[],
+            bulk_in: &mut [],
+        };
+        let answer = conn.call(call).await?;
+        wire::decode::<Result<ControlReply>>(&answer.body)?
+    }
+
+    /// True when whoever answers where an engine is says that it does not have this target of it: another one has its address.
+    #[boxed(?Send)]
+    pub async fn is_another(&self, engine: &EngineInfo, target: TargetId) -> bool {
+        let request = ControlRequest::EngineJobs { target, with_clients: false };
+        let mut is_another = false;
+        for address in self.addresses(engine) {
+            let Ok(conn) = self.dial(&address, Service::Control).await else { continue };
+            match self.ask_on(&conn, &request).await {
+                Err(error) if error.code == Code::NonExist => is_another = true,
+                _ => return false,
+            }
+        }
+        is_another
     }
 
     /// Makes a pool of `bytes` over all targets.

@@ -307,11 +307,15 @@ impl ControlHost {
 
     /// Who does what at a target of this engine.
     ///
-    /// Errors: `NonExist` when it is not here, `TimedOut` when its thread does not answer.
+    /// Errors: `NonExist` when it is another engine's, `TimedOut` when its thread does not answer.
     pub(crate) async fn jobs_at(&self, target: TargetId, with_clients: bool) -> Result<TargetJobs> {
-        let inbox = self.inbox_of(target).ok_or_else(|| {
-            Error::new(Code::NonExist, format!("target {target} is not on this engine"))
-        })?;
+        let inbox =
+            self.inbox_of(target).ok_or_else(|| match self.targets.borrow().contains(&target) {
+                true => Error::new(Code::Unreach, format!("target {target} is not served yet")),
+                false => {
+                    Error::new(Code::NonExist, format!("target {target} is not on this engine"))
+                }
+            })?;
         let gone = || Error::new(Code::Closed, format!("target {target} cannot be served"));
         let (sender, told) = oneshot::channel();
         inbox.unbounded_send(Order::Jobs(with_clients, sender)).map_err(|_| gone())?;

@@ -125,6 +125,15 @@ impl Peers {
         ))
     }
 
+    /// Connections of their own to a service of whoever answers at an engine's addresses.
+    pub async fn connect_all(&self, engine: &EngineInfo, service: Service) -> Vec<Conn> {
+        let mut all = Vec::new();
+        for address in self.addresses(engine) {
+            all.extend(self.dial(&address, service).await.ok());
+        }
+        all
+    }
+
     /// Sends a request to a target and waits for its answer. One try.
     pub async fn ask(
         &self,

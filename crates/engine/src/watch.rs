@@ -18,9 +18,8 @@ use control::Service;
 use futures_util::future::{join, join_all, select_ok};
 use std::rc::Rc;
 use std::time::Duration;
-use types::Rank;
 use types::map::{HashMap, HashSet};
-use types::{Code, Error, Result};
+use types::{Code, Error, Rank, Result, TargetId};
 use wire::Kind;
 use wire::control::{ControlReply, ControlRequest, MemberState};
 use wire::event::{EventCode, Happened};
@@ -137,6 +136,12 @@ impl Watch {
     }
 }
 
+/// What answers for one of two engines may be the other one: a former engine's address is another one's by now.
+fn are_at_one_place(one: &EngineInfo, other: &EngineInfo) -> bool {
+    let by_socket = !one.unix.is_empty() && one.host == other.host && one.unix == other.unix;
+    by_socket || one.tcp == other.tcp
+}
+
 /// What engines are to be counted for whether enough are heard.
 fn counts(state: MemberState) -> bool {
     matches!(state, MemberState::Up | MemberState::Joining)
@@ -189,9 +194,13 @@ impl ControlHost {
                 watch.see(engine.rank, *state, *since);
             }
             let others = members.iter().filter(|(engine, ..)| engine.rank != self.rank());
-            let looks = others.map(|(engine, _, state, _)| {
+            let looks = others.map(|(engine, targets, state, _)| {
                 let was_silent = watch.silent.contains_key(&engine.rank);
-                self.look_at(engine, *state, was_silent)
+                let is_other = |(other, ..): &&(EngineInfo, _, _, _)| other.rank != engine.rank;
+                let mut others = members.iter().filter(is_other);
+                let is_shared = others.any(|(other, ..)| are_at_one_place(engine, other));
+                let known_by = targets.first().filter(|_| is_shared).copied();
+                self.look_at((engine, known_by), *state, was_silent)
             });
             // This engine is up, too.
             let (mut up, mut silent, mut overdue) = (1, Vec::new(), Vec::new());
@@ -279,10 +288,11 @@ impl ControlHost {
         }
     }
 
-    /// One look at an engine, and at its machine beside it where the look before was in vain.
+    /// One look at an engine, and at its machine beside it where the look before was in vain. `known_by`: who answers there may be
+    /// another engine, which does not have this target.
     async fn look_at<'a>(
         &self,
-        engine: &'a EngineInfo,
+        (engine, known_by): (&'a EngineInfo, Option<TargetId>),
         state: MemberState,
         was_silent: bool,
     ) -> Look<'a> {
@@ -295,7 +305,12 @@ impl ControlHost {
             }
         };
         let asked = async {
-            let answers = self.peers.ping(engine, limit).await;
+            let mut answers = self.peers.ping(engine, limit).await;
+            if let (Some(_), Some(target)) = (answers, known_by)
+                && self.is_another(engine, target, limit).await
+            {
+                answers = None;
+            }
             // Whoever is refused is told so at once.
             let may_be_refused = answers.is_none() && self.env.now() < begun + limit;
             (answers, may_be_refused && self.peers.is_refused_at(&engine.tcp).await)
@@ -347,6 +362,27 @@ impl ControlHost {
             ControlReply::Refused(is_refused) => Ok(is_refused),
             _ => Err(Error::new(Code::Proto, "an answer to another question")),
         }
+    }
+
+    /// True when who answers where an engine is says that it does not have this target of it.
+    async fn is_another(&self, engine: &EngineInfo, target: TargetId, limit: Duration) -> bool {
+        let body = wire::encode(&ControlRequest::EngineJobs { target, with_clients: false });
+        let asked = async {
+            let mut is_another = false;
+            for conn in self.peers.connect_all(engine, WireService::Control).await {
+                let answer = self.peers.call_within(&conn, Kind::Control, &body, &[], limit).await;
+                conn.close();
+                let reply = answer.and_then(|answer| {
+                    wire::decode::<Result<ControlReply>>(&answer.body).flatten()
+                });
+                match reply {
+                    Err(error) if error.code == Code::NonExist => is_another = true,
+                    _ => return false,
+                }
+            }
+            is_another
+        };
+        self.env.timeout(limit, asked).await.unwrap_or(false)
     }
 
     fn look_time(&self) -> Duration {

@@ -2,6 +2,7 @@
 
 use super::dir::SystemDir;
 use super::process::Running;
+use super::stop::is_another;
 use crate::exit::{Failure, Outcome, UNREACHABLE};
 use crate::output::Table;
 use crate::session::Session;
@@ -89,6 +90,9 @@ struct PoolStatus {
     targets_silent: usize,
 }
 
+/// An engine, its targets, and whether it answers.
+type Reached = (EngineInfo, Vec<TargetId>, bool);
+
 /// An engine that takes longer is shown as silent.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(5);
 
@@ -114,7 +118,7 @@ pub fn run(session: &Session, _args: &StatusArgs) -> Outcome {
         }
     };
     let asked = connected.and_then(|client| {
-        let info = client.block_on(client.system_query())?;
+        let info = told_apart(&client, client.block_on(client.system_query())?);
         let pools = pools(&client)?;
         let states = engine_states(&client, &info);
         Ok((info, pools, states))
@@ -129,8 +133,9 @@ pub fn run(session: &Session, _args: &StatusArgs) -> Outcome {
             let known = |(index, config): (usize, &engine::EngineConfig)| {
                 let dir = system.engine(index as u32);
                 let pid = Running::find(&dir).map(|engine| engine.identity.pid);
-                let mut engine =
-                    engine_status(info.as_ref(), &config.unix_path().display().to_string());
+                let unix = config.unix_path().display().to_string();
+                let reached = info.as_ref().and_then(|info| engine_here(info, &unix));
+                let mut engine = engine_status(reached);
                 engine.tcp = config.listen.clone();
                 engine.state = match (pid, engine.state) {
                     (None, _) => "down",
@@ -146,7 +151,7 @@ pub fn run(session: &Session, _args: &StatusArgs) -> Outcome {
         None => info
             .iter()
             .flat_map(|info| &info.engines)
-            .map(|(engine, ..)| engine_status(info.as_ref(), &engine.unix))
+            .map(|reached| engine_status(Some(reached)))
             .collect::<Vec<_>>(),
     };
     for engine in &mut engines {
@@ -176,9 +181,27 @@ pub fn run(session: &Session, _args: &StatusArgs) -> Outcome {
     if state == "running" { Ok(()) } else { Err(Failure::Reported(UNREACHABLE)) }
 }
 
-/// What the system says of the engine with this Unix socket.
-fn engine_status(info: Option<&SystemInfo>, unix: &str) -> EngineStatus {
-    let known = info.and_then(|info| info.engines.iter().find(|(engine, ..)| engine.unix == unix));
+/// The engine with this Unix socket. A former one that was erased had the same: it answers no more, and its rank is lower.
+fn engine_here<'a>(info: &'a SystemInfo, unix: &str) -> Option<&'a Reached> {
+    let here = info.engines.iter().filter(|(engine, ..)| engine.unix == unix);
+    here.max_by_key(|(engine, _, reachable)| (*reachable, engine.rank))
+}
+
+/// What the system knows, where an engine does not count as reachable whose address is another one's by now.
+fn told_apart(client: &Client, mut info: SystemInfo) -> SystemInfo {
+    let all: Vec<EngineInfo> = info.engines.iter().map(|(engine, ..)| engine.clone()).collect();
+    for (engine, targets, reachable) in info.engines.iter_mut().filter(|(.., there)| *there) {
+        let is_shared = |other: &EngineInfo| {
+            let by_socket = other.host == engine.host && other.unix == engine.unix;
+            other.rank != engine.rank && (by_socket || other.tcp == engine.tcp)
+        };
+        *reachable = !all.iter().any(is_shared) || !is_another(client, engine, targets);
+    }
+    info
+}
+
+/// What the system says of an engine.
+fn engine_status(known: Option<&Reached>) -> EngineStatus {
     EngineStatus {
         rank: known.map(|(engine, ..)| engine.rank.0),
         state: if known.is_some_and(|(.., reachable)| *reachable) { "up" } else { "down" },
@@ -195,7 +218,7 @@ fn engine_status(info: Option<&SystemInfo>, unix: &str) -> EngineStatus {
 /// What engines that answer say of themselves, by rank.
 fn engine_states(client: &Client, info: &SystemInfo) -> BTreeMap<u32, EngineState> {
     let reachable = info.engines.iter().filter(|(.., reachable)| *reachable);
-    let state_of = |(engine, ..): &(EngineInfo, Vec<TargetId>, bool)| {
+    let state_of = |(engine, ..): &Reached| {
         // One that has gone meanwhile is shown without.
         let state = client.block_on(client.engine_query(engine)).ok()?;
         Some((engine.rank.0, state))

@@ -7,7 +7,7 @@ use client::Client;
 use serde::Serialize;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use types::{Code, Error, Result};
+use types::{Code, Error, Result, TargetId};
 use wire::map::EngineInfo;
 
 /// Pause between two looks whether an engine still answers.
@@ -49,14 +49,14 @@ pub fn run(session: &Session, args: &StopArgs) -> Outcome {
         return Err(Error::new(Code::NonExist, text).into());
     }
     let is_meant = |rank: &u32| args.all || args.engines.contains(rank);
-    let mut engines: Vec<_> = info.engines.iter().map(|(engine, ..)| engine).collect();
-    engines.retain(|engine| is_meant(&engine.rank.0));
-    engines.sort_by_key(|engine| info.leader == Some(engine.rank));
+    let mut engines: Vec<_> = info.engines.iter().collect();
+    engines.retain(|(engine, ..)| is_meant(&engine.rank.0));
+    engines.sort_by_key(|(engine, ..)| info.leader == Some(engine.rank));
     let with_all = engines.len() == known.len();
     let mut report = Report { stopped: Vec::new(), silent: Vec::new() };
-    for engine in engines {
+    for (engine, targets, _) in engines {
         let wait = Duration::from_secs(args.wait_s);
-        let list = match stop_engine(&client, engine, with_all, wait)? {
+        let list = match stop_engine(&client, (engine, targets), with_all, wait)? {
             true => &mut report.stopped,
             false => &mut report.silent,
         };
@@ -77,15 +77,23 @@ pub fn run(session: &Session, args: &StopArgs) -> Outcome {
     })
 }
 
+/// True when who answers at an engine's address says that it has none of its targets: a former engine was there.
+pub fn is_another(client: &Client, engine: &EngineInfo, targets: &[TargetId]) -> bool {
+    targets.first().is_some_and(|target| client.block_on(client.is_another(engine, *target)))
+}
+
 /// Has an engine stop, and waits until it has; false when it gave no answer before. `with_all`: all others do, too.
 /// Errors: `TimedOut` when it is still there after `wait`.
 pub fn stop_engine(
     client: &Client,
-    engine: &EngineInfo,
+    (engine, targets): (&EngineInfo, &[TargetId]),
     with_all: bool,
     wait: Duration,
 ) -> Result<bool> {
     let rank = engine.rank.0;
+    if is_another(client, engine, targets) {
+        return Ok(false);
+    }
     // On this machine it has stopped when its process has gone.
     let dir = Path::new(&engine.unix).parent().filter(|_| engine.host == env::host_identity());
     let process = dir.and_then(Running::find);

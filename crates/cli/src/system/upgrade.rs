@@ -344,7 +344,8 @@ fn restart(
         (_, Some(command)) => return restart_by(command, engine),
         _ => return Err(Error::inval("--restart is missing")),
     };
-    stop_engine(client, engine, false, give_up_at.saturating_duration_since(Instant::now()))?;
+    let wait = give_up_at.saturating_duration_since(Instant::now());
+    stop_engine(client, (engine, &[]), false, wait)?;
     let (mut child, log_start) = spawn(dir, program)?;
     while Running::find(dir).is_none() {
         if let Ok(Some(status)) = child.try_wait() {

@@ -1,12 +1,23 @@
 //! `azekura system erase`: what refuses it, what it leaves, and that another engine can begin where it was.
 
 use crate::harness::{System, azekura};
+use serde_json::json;
 use std::path::PathBuf;
 
 fn config(system: &System, engine: u32) -> PathBuf {
     system.dir().join(format!("engine{engine}/engine.toml"))
 }
 
+/// The status as somebody sees it who knows an address only.
+fn elsewhere(system: &System, address: &str) -> serde_json::Value {
+    let mut command = azekura();
+    command.args(["status", "--json", "--system", &format!("tcp://{address}")]);
+    command.env("AZEKURA_TOKEN_FILE", system.dir().join("token"));
+    let output = command.output().unwrap();
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// A new engine had the address of one that was erased: the status had the former one twice, up, and 'stop' told of it that it had stopped.
 #[test]
 fn an_engine_goes_when_nobody_needs_it_any_more() {
     let system = System::up(2, 2);
@@ -38,6 +49,21 @@ fn an_engine_goes_when_nobody_needs_it_any_more() {
     system.ok(&["up"]);
     let engines = system.json(&["system", "list-engines"]);
     assert_eq!(engines.as_array().unwrap().len(), 3, "{engines}");
+    // It has the address of the one that was erased, and is told apart from it.
+    let status = system.json(&["status"]);
+    assert_eq!(status["engines"][1]["rank"], 2, "{status}");
+    assert_eq!(status["engines"][1]["state"], "up", "{status}");
+    let address = std::fs::read_to_string(system.dir().join("engine0/engine.toml")).unwrap();
+    let address = address.lines().find_map(|line| line.strip_prefix("listen = ")).unwrap();
+    let status = elsewhere(&system, address.trim_matches('"'));
+    let states = status["engines"].as_array().unwrap().iter();
+    let states: Vec<_> = states.map(|engine| json!([engine["rank"], engine["state"]])).collect();
+    assert_eq!(json!(states), json!([[0, "up"], [1, "down"], [2, "up"]]), "{status}");
+    let told = system.json(&["system", "stop", "--engine", "1"]);
+    assert_eq!(told["silent"], json!([1]), "{told}");
+    let told = system.json(&["system", "stop", "--all"]);
+    assert_eq!(told["stopped"], json!([2, 0]), "{told}");
+    system.ok(&["up"]);
     system.ok(&["pool", "create", "new", "--size", "512MiB", "--targets", "0,1,4,5"]);
     system.ok(&["down"]);
     system.fails(7, &["holds the catalog", "new"], &erase(&first));
