@@ -8,7 +8,7 @@ use client::{ContHealth, HealthState, MissingTarget, PoolHealth};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use types::{Error, Rank, Result, TargetId};
-use wire::control::{Name, PoolInfo};
+use wire::control::{Name, PoolInfo, TargetAim};
 use wire::map::DownReason;
 
 /// What `--json` has for a pool.
@@ -151,7 +151,7 @@ fn summary(pool: &PoolInfo, health: &PoolHealth, waits: &PageWaits) -> String {
         HealthState::AtRisk => "AT RISK",
         HealthState::Unavailable => "DATA UNAVAILABLE",
     };
-    let by_engine = by_engine(&health.missing, waits);
+    let by_engine = by_engine(&health.missing, &Seen { aims: &pool.aims, waits });
     let is_away = by_engine.keys().any(|(_, why)| why.is_away());
     let told: Vec<String> =
         by_engine.iter().map(|((rank, why), ids)| reason(*rank, *why, ids)).collect();
@@ -223,11 +223,26 @@ fn meaning(health: &PoolHealth) -> String {
     }
 }
 
+/// What is known of targets beside the map.
+struct Seen<'a> {
+    aims: &'a [(TargetId, TargetAim)],
+    waits: &'a PageWaits,
+}
+
+impl Seen<'_> {
+    fn is_excluded_here(&self, target: TargetId) -> bool {
+        self.aims.contains(&(target, TargetAim::Exclude))
+    }
+}
+
 /// Why targets are not whole.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Why {
     Behind,
+    /// Its engine is.
     Excluded,
+    /// By this pool alone.
+    ExcludedHere,
     Lost,
     /// Pages of its index are damaged, and nobody whole can tell what was in them.
     OwnPages,
@@ -238,12 +253,16 @@ enum Why {
 }
 
 impl Why {
-    fn of(missing: &MissingTarget, waits: &PageWaits) -> Why {
+    fn of(missing: &MissingTarget, seen: &Seen<'_>) -> Why {
+        let waits = seen.waits;
         match (missing.reason, waits.get(&missing.target)) {
             (DownReason::Silent, _) => Why::Silent,
             (DownReason::Stopped, _) => Why::Stopped,
             (DownReason::Lost, _) => Why::Lost,
-            (DownReason::Excluded, _) => Why::Excluded,
+            (DownReason::Excluded, _) => match seen.is_excluded_here(missing.target) {
+                true => Why::ExcludedHere,
+                false => Why::Excluded,
+            },
             (DownReason::Behind, Some(of)) if *of == missing.target => Why::OwnPages,
             (DownReason::Behind, Some(of)) => Why::PagesOf(*of),
             (DownReason::Behind, None) => Why::Behind,
@@ -252,15 +271,15 @@ impl Why {
 
     /// It may know more than those who are there, once it is back.
     fn is_away(self) -> bool {
-        matches!(self, Why::Silent | Why::Stopped | Why::Excluded)
+        matches!(self, Why::Silent | Why::Stopped | Why::Excluded | Why::ExcludedHere)
     }
 }
 
 /// Targets that are not whole, by engine and reason.
-fn by_engine(missing: &[MissingTarget], waits: &PageWaits) -> BTreeMap<(u32, Why), Vec<u32>> {
+fn by_engine(missing: &[MissingTarget], seen: &Seen<'_>) -> BTreeMap<(u32, Why), Vec<u32>> {
     let mut by_engine: BTreeMap<(u32, Why), Vec<u32>> = BTreeMap::new();
     for one in missing {
-        by_engine.entry((one.rank.0, Why::of(one, waits))).or_default().push(one.target.0);
+        by_engine.entry((one.rank.0, Why::of(one, seen))).or_default().push(one.target.0);
     }
     by_engine
 }
@@ -270,12 +289,19 @@ fn list(ids: &[u32]) -> String {
     format!("{} {}", if ids.len() == 1 { "target" } else { "targets" }, ids.join(", "))
 }
 
+fn are(ids: &[u32]) -> &'static str {
+    if ids.len() == 1 { "is" } else { "are" }
+}
+
 fn reason(rank: u32, why: Why, ids: &[u32]) -> String {
     match why {
         Why::Silent => format!("engine {rank} gives no answer"),
         Why::Stopped => format!("engine {rank} has stopped"),
         Why::Behind => format!("engine {rank} is back and catches up"),
         Why::Excluded => format!("engine {rank} is excluded"),
+        Why::ExcludedHere => {
+            format!("{} of engine {rank} {} excluded in this pool", list(ids), are(ids))
+        }
         Why::Lost => format!("{} of engine {rank} lost what it held", list(ids)),
         Why::OwnPages => format!(
             "{} of engine {rank}: pages of the index are damaged, and nobody who is there and whole has what was in them",
@@ -296,6 +322,11 @@ fn advice(label: &str, rank: u32, why: Why, ids: &[u32], is_away: bool) -> Strin
         Why::Silent | Why::Stopped => format!("start engine {rank} again"),
         Why::Behind => "it will be whole by itself".into(),
         Why::Excluded => format!("'azekura system clear-exclude {rank}' takes it back"),
+        Why::ExcludedHere => {
+            let ids: Vec<String> = ids.iter().map(u32::to_string).collect();
+            let (those, it) = (ids.join(","), if ids.len() == 1 { "it" } else { "them" });
+            format!("'azekura pool reintegrate {label} --target {those}' takes {it} back")
+        }
         Why::Lost => format!("bring back the store of {}, or give it up: {reset}", list(ids)),
         Why::OwnPages if is_away => {
             "who is away may have what was in the pages: what is to be done is told when all are there".into()
@@ -316,7 +347,11 @@ mod tests {
     }
 
     fn told(missing: &[MissingTarget], waits: &PageWaits) -> Vec<(String, String)> {
-        let by_engine = by_engine(missing, waits);
+        told_with(missing, &Seen { aims: &[], waits })
+    }
+
+    fn told_with(missing: &[MissingTarget], seen: &Seen<'_>) -> Vec<(String, String)> {
+        let by_engine = by_engine(missing, seen);
         let is_away = by_engine.keys().any(|(_, why)| why.is_away());
         let line = |((rank, why), ids): (&(u32, Why), &Vec<u32>)| {
             (reason(*rank, *why, ids), advice("tank", *rank, *why, ids, is_away))
@@ -341,5 +376,16 @@ mod tests {
         let lines = told(&all, &waits);
         assert!(lines.iter().all(|(_, todo)| !todo.contains("reset-target")), "{lines:?}");
         assert!(lines[0].1.contains("start engine 1"), "{lines:?}");
+    }
+
+    /// What a pool had excluded by itself was to be taken back by 'system clear-exclude', which changed nothing.
+    #[test]
+    fn what_a_pool_excluded_itself_is_taken_back_in_the_pool() {
+        let missing = [missing(1, DownReason::Excluded), missing(2, DownReason::Excluded)];
+        let aims = [(TargetId(2), TargetAim::Exclude)];
+        let lines = told_with(&missing, &Seen { aims: &aims, waits: &PageWaits::new() });
+        assert_eq!(lines[0].1, "'azekura system clear-exclude 1' takes it back");
+        assert_eq!(lines[1].0, "target 2 of engine 2 is excluded in this pool");
+        assert_eq!(lines[1].1, "'azekura pool reintegrate tank --target 2' takes it back");
     }
 }

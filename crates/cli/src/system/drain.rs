@@ -36,6 +36,12 @@ struct Report {
 pub fn run(session: &Session, rank: u32, undo: bool, dry_run: bool) -> Outcome {
     let client = session.connect()?;
     let aim = if undo { TargetAim::Serve } else { TargetAim::Drain };
+    let system = client.block_on(client.system_query())?;
+    if !system.engines.iter().any(|(engine, ..)| engine.rank == Rank(rank)) {
+        let text = format!("there is no engine {rank}; list the engines to see their ranks");
+        return Err(Error::new(Code::NonExist, text).into());
+    }
+    let mut drains = system.members.iter().any(|one| one.rank == Rank(rank) && one.drains);
     let mut pools = Vec::new();
     for info in client.block_on(client.pool_list())? {
         let of = info.map.targets.iter().filter(|target| target.rank == Rank(rank));
@@ -43,6 +49,7 @@ pub fn run(session: &Session, rank: u32, undo: bool, dry_run: bool) -> Outcome {
         if targets.is_empty() {
             continue;
         }
+        drains |= info.aims.iter().any(|(target, _)| targets.contains(target));
         let found = room::weigh(session, &info, &targets)?;
         if !undo {
             found.check(&info, &targets)?;
@@ -58,19 +65,20 @@ pub fn run(session: &Session, rank: u32, undo: bool, dry_run: bool) -> Outcome {
             },
         });
     }
-    if dry_run {
-        let system = client.block_on(client.system_query())?;
-        if !system.engines.iter().any(|(engine, ..)| engine.rank == Rank(rank)) {
-            let text = format!("there is no engine {rank}; list the engines to see their ranks");
-            return Err(Error::new(Code::NonExist, text).into());
-        }
-    } else {
+    if !dry_run {
         props::run(session, ControlRequest::SystemDrain { rank: Rank(rank), drains: !undo })?;
+    }
+    if undo && !drains {
+        pools.clear();
     }
     let report = Report { rank, undo, dry_run, pools };
     session.out.show(&report, |out| {
         let will = if dry_run { "would" } else { "will" };
         match undo {
+            true if !drains => {
+                let is = if dry_run { "would be" } else { "is" };
+                writeln!(out, "Engine {rank} is not being emptied; nothing {is} changed.")?
+            }
             true => writeln!(out, "Engine {rank} {will} serve again, and get its share back.")?,
             false => writeln!(
                 out,

@@ -6,7 +6,7 @@ use crate::props;
 use crate::session::Session;
 use serde::Serialize;
 use types::{Rank, TargetId};
-use wire::control::{ControlRequest, Member, MemberState};
+use wire::control::{ControlRequest, Member, MemberState, TargetAim};
 use wire::map::EngineInfo;
 
 /// An engine, its targets, and whether it answered when last asked.
@@ -138,20 +138,14 @@ pub fn run(session: &Session, args: &SystemArgs) -> Outcome {
         _ => {}
     }
     let client = session.connect()?;
-    let order = match &args.verb {
+    match &args.verb {
         SystemVerb::Exclude { rank, why } => {
-            let what = format!("Engine {rank} is excluded.");
-            Some((ControlRequest::SystemExclude { rank: Rank(*rank), why: why.clone() }, what))
+            let order = ControlRequest::SystemExclude { rank: Rank(*rank), why: why.clone() };
+            props::run(session, order)?;
+            return session.out.done(&format!("Engine {rank} is excluded."));
         }
-        SystemVerb::ClearExclude { rank } => {
-            let what = format!("Engine {rank} is not excluded any more.");
-            Some((ControlRequest::SystemClearExclude { rank: Rank(*rank) }, what))
-        }
-        _ => None,
-    };
-    if let Some((order, what)) = order {
-        props::run(session, order)?;
-        return session.out.done(&what);
+        SystemVerb::ClearExclude { rank } => return clear_exclude(session, *rank),
+        _ => {}
     }
     let info = client.block_on(client.system_query())?;
     let leader = info.leader.map(|rank| rank.0);
@@ -225,6 +219,31 @@ pub fn run(session: &Session, args: &SystemArgs) -> Outcome {
         // Done above.
         _ => Ok(()),
     }
+}
+
+/// Takes an engine back. One that was not excluded is told what it holds all the same; where pools have excluded its targets by
+/// themselves, that stays as it is.
+fn clear_exclude(session: &Session, rank: u32) -> Outcome {
+    let client = session.connect()?;
+    let members = client.block_on(client.system_query())?.members;
+    let is_it = |member: &&Member| member.rank == Rank(rank);
+    let was = members.iter().find(is_it).map(|member| member.state);
+    props::run(session, ControlRequest::SystemClearExclude { rank: Rank(rank) })?;
+    let mut text = match was {
+        Some(MemberState::Excluded) => format!("Engine {rank} is not excluded any more."),
+        _ => format!("Engine {rank} was not excluded; nothing is changed."),
+    };
+    for pool in client.block_on(client.pool_list())? {
+        let targets = pool.map.targets.iter().filter(|target| target.rank == Rank(rank));
+        let mut ids = targets.map(|target| target.id);
+        if ids.any(|id| pool.aims.contains(&(id, TargetAim::Exclude))) {
+            let label = &pool.label;
+            text += &format!(
+                "\nPool '{label}' has excluded targets of it: 'azekura pool reintegrate {label} --rank {rank}' takes them back."
+            );
+        }
+    }
+    session.out.done(&text)
 }
 
 /// How a state is said in a sentence.

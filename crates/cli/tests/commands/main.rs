@@ -20,6 +20,7 @@ mod lifecycle;
 mod measured;
 mod metrics;
 mod mount;
+mod no_effect;
 mod pools_and_containers;
 mod snapshots;
 mod support;

@@ -101,6 +101,14 @@ impl System {
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{args:?}: {error}: {text}"))
     }
 
+    /// What a command prints with `--json`, whatever its exit code is.
+    #[track_caller]
+    pub fn json_of(&self, args: &[&str]) -> Value {
+        let output = self.run(&[args, &["--json"]].concat());
+        serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|error| panic!("{args:?}: {error}: {}", all_text(&output)))
+    }
+
     /// Runs a command that must fail with this exit code and with all these words in its message;
     /// with `--json` too, where the same error must be on standard output.
     #[track_caller]
