@@ -6,7 +6,7 @@ use crate::exit::Outcome;
 use crate::output::write_failure;
 use crate::session::Session;
 use crate::url::{Place, Url};
-use dfs::{CreateOptions, OpenFlags};
+use dfs::{CreateOptions, Obj, OpenFlags};
 use std::ffi::OsString;
 use std::io::{Read, Write};
 use types::{Error, Result};
@@ -50,22 +50,49 @@ fn local_only(text: &OsString) -> Result<Place> {
 fn put_stdin(session: &Session, args: &PutArgs) -> Outcome {
     let path = &args.target.path;
     let remote = Remote::open(session, &args.target, OpenMode::ReadWrite)?;
+    let is_new = remote.try_stat(path, true)?.is_none();
     let flags = OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::TRUNC;
     let options: CreateOptions = args.options.create_options();
     let file = remote.wait(path, remote.sys.open(path, flags, 0o666, &options))?;
+    let mut offset = 0;
+    if let Err(error) = write_stdin(&remote, path, &file, &mut offset) {
+        return Err(clear_stdin(&remote, (path, &file), (is_new, offset), error).into());
+    }
+    session.out.done(&format!("{}: {}", args.target, types::size::format(offset)))
+}
+
+/// Writes all of standard input. `offset`: what is written.
+fn write_stdin(remote: &Remote, path: &[u8], file: &Obj, offset: &mut u64) -> Result<()> {
     let mut input = std::io::stdin().lock();
     let mut memory = vec![0; PIECE_BYTES as usize];
-    let mut offset = 0;
     loop {
         let count = read_full(&mut input, &mut memory)
             .map_err(|error| Error::io("reading standard input", error))?;
-        remote.write(path, &file, offset, &memory[..count])?;
-        offset += count as u64;
+        remote.write(path, file, *offset, &memory[..count])?;
+        *offset += count as u64;
         if count < memory.len() {
-            break;
+            return Ok(());
         }
     }
-    session.out.done(&format!("{}: {}", args.target, types::size::format(offset)))
+}
+
+/// Removes a file that got only a part of standard input, if it is new, so that nobody takes it for whole. One that was there before is
+/// cut to what is written: parts of what came after that may be there, too.
+fn clear_stdin(
+    remote: &Remote,
+    (path, file): (&[u8], &Obj),
+    (is_new, written): (bool, u64),
+    error: Error,
+) -> Error {
+    let cleared = match is_new {
+        true => remote.wait(path, remote.sys.unlink(path)),
+        false => remote.wait(path, remote.dfs().truncate(file, written)),
+    };
+    match (cleared, is_new) {
+        (Ok(_), true) => error,
+        (Ok(_), false) => error.context(format!("only {written} bytes are written")),
+        (Err(_), _) => error.context("what is written is not whole, and could not be removed"),
+    }
 }
 
 /// Fills `memory` unless the input ends before.

@@ -121,8 +121,25 @@ fn a_full_pool_says_so_and_lives_on() {
     assert_eq!(output.status.code(), Some(5), "{}", all_text(&output));
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(report["errors"][0]["code"], "NoSpace", "{report}");
+    // Nothing is left that looks like it: not of a pipe either, but what was there before, cut.
+    system.fails(3, &["big"], &["fs", "stat", "azk://tank/home/big"]);
+    let pipe = || {
+        let mut command = system.command(&["fs", "put", "-", "azk://tank/home/piped"]);
+        let output = command.stdin(std::fs::File::open(big).unwrap()).output().unwrap();
+        assert_eq!(output.status.code(), Some(5), "{}", all_text(&output));
+        all_text(&output)
+    };
+    pipe();
+    system.fails(3, &["piped"], &["fs", "stat", "azk://tank/home/piped"]);
+    let empty = system.path("empty");
+    std::fs::write(&empty, "").unwrap();
+    system.ok(&["fs", "put", empty.to_str().unwrap(), "azk://tank/home/piped"]);
+    let told = pipe();
+    let stat = system.json(&["fs", "stat", "azk://tank/home/piped"]);
+    let size = stat["size"].as_u64().or(stat[0]["size"].as_u64()).unwrap();
+    assert!(told.contains(&format!("only {size} bytes are written")), "{size}: {told}");
     // There is room to remove it, and then room for something else.
-    system.ok(&["fs", "rm", "azk://tank/home/big"]);
+    system.ok(&["fs", "rm", "azk://tank/home/piped"]);
     let small = system.path("small");
     std::fs::write(&small, harness::noise(2, 1 << 20)).unwrap();
     system.ok(&["fs", "put", "--verify", small.to_str().unwrap(), "azk://tank/home/small"]);

@@ -152,3 +152,39 @@ fn three_writers_at_the_last_byte_of_a_pool_lose_nothing() {
     let again = system.path("w0");
     system.ok(&["fs", "cp", again.to_str().unwrap(), "azk://tank/home/again"]);
 }
+
+/// Without room in the middle of a copy there was a file of full size with wrong content, of which nothing was said.
+#[test]
+fn a_copy_that_finds_no_room_leaves_no_file_that_looks_whole() {
+    let Some(small) = Small::mount("size=8m,mode=700") else { return };
+    let system = System::with_home();
+    let local = system.path("local");
+    std::fs::write(&local, noise(1, 20 << 20)).unwrap();
+    let (large, little) = ("azk://tank/home/large", "azk://tank/home/little");
+    system.ok(&["fs", "put", local.to_str().unwrap(), large]);
+    std::fs::write(&local, noise(2, 3 << 20)).unwrap();
+    system.ok(&["fs", "put", local.to_str().unwrap(), little]);
+
+    let (to, was) = (small.at.path().join("to"), small.at.path().join("was"));
+    let get = |from: &str, to: &std::path::Path| {
+        let output = system.run(&["fs", "get", from, to.to_str().unwrap()]);
+        assert_eq!(output.status.code(), Some(5), "{}", all_text(&output));
+        all_text(&output)
+    };
+    get(large, &to);
+    assert!(!to.exists());
+    // What was there before is not removed, and said to be empty.
+    std::fs::write(&was, "before").unwrap();
+    let told = get(large, &was);
+    assert!(told.contains("was there before") && told.contains("empty now"), "{told}");
+    assert_eq!(std::fs::metadata(&was).unwrap().len(), 0);
+    // The same for files of one piece.
+    std::fs::write(small.at.path().join("ballast"), noise(3, 6 << 20)).unwrap();
+    get(little, &to);
+    assert!(!to.exists());
+    get(little, &was);
+    assert_eq!(std::fs::metadata(&was).unwrap().len(), 0);
+    small.relieve();
+    system.ok(&["fs", "get", little, to.to_str().unwrap()]);
+    assert_eq!(std::fs::read(&to).unwrap(), noise(2, 3 << 20));
+}

@@ -5,8 +5,9 @@ use super::queue::Queue;
 use super::report::{Progress, Ran, Tally, count};
 use super::side::{Meta, Side, SideSpec};
 use super::tree::{Root, Walk, Walker};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use types::{Code, Error, Result};
 
 /// What is done with each file.
@@ -24,6 +25,8 @@ pub struct FileJob {
     /// Path on the target side.
     pub to: Vec<u8>,
     pub meta: Meta,
+    /// There was nothing at `to`.
+    pub is_new: bool,
 }
 
 /// Work for a thread.
@@ -47,15 +50,56 @@ pub struct Shared<'a> {
     pub progress: &'a Progress,
     /// What is done with each file.
     pub task: Task,
+    /// Copies that were begun and are not whole, and whether the file was new.
+    begun: Mutex<BTreeMap<Vec<u8>, bool>>,
     failures: Mutex<Vec<Error>>,
     fatal: Mutex<Option<Code>>,
 }
 
 impl Shared<'_> {
+    /// Notes that a copy is begun.
+    fn begin(&self, file: &FileJob) {
+        self.lock_begun().insert(file.to.clone(), file.is_new);
+    }
+
+    /// Notes that the content of a copy is whole.
+    fn end(&self, file: &FileJob) {
+        self.lock_begun().remove(&file.to);
+    }
+
+    fn lock_begun(&self) -> MutexGuard<'_, BTreeMap<Vec<u8>, bool>> {
+        self.begun.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes away what was begun and is not whole, since it has the size of what is, and tells what had been there before. Once
+    /// the target side gives no answer the rest is named only.
+    fn clear(&self, to: &dyn Side) {
+        let mut is_away = false;
+        for (path, is_new) in std::mem::take(&mut *self.lock_begun()) {
+            let cleared = match is_away {
+                true => Err(Error::bare(Code::Unreach)),
+                false => clear_away(to, &path, is_new),
+            };
+            let name = to.name(&path);
+            let told = match cleared {
+                Ok(()) if is_new => continue,
+                Ok(()) => Error::new(
+                    Code::Io,
+                    format!("{name} was there before and could not be replaced: it is empty now"),
+                ),
+                Err(error) => {
+                    is_away |= is_unanswered(error.code);
+                    let text = format!("{name} is not whole, and could not be removed");
+                    error.context(text)
+                }
+            };
+            self.failures.lock().unwrap_or_else(PoisonError::into_inner).push(told);
+        }
+    }
+
     /// Notes an error; one that every further file would meet stops everything.
     pub fn fail(&self, error: Error) {
-        let hopeless =
-            matches!(error.code, Code::NoSpace | Code::Unreach | Code::TimedOut | Code::Closed);
+        let hopeless = error.code == Code::NoSpace || is_unanswered(error.code);
         if hopeless {
             let mut fatal = self.fatal.lock().unwrap_or_else(PoisonError::into_inner);
             // The others will meet it, too; once is enough to tell.
@@ -105,6 +149,7 @@ impl Crew<'_> {
             tally: Tally::default(),
             progress: self.progress,
             task: walk.task,
+            begun: Mutex::default(),
             failures: Mutex::default(),
             fatal: Mutex::default(),
         };
@@ -119,6 +164,7 @@ impl Crew<'_> {
                 walker.walk(root);
             }
         });
+        shared.clear(walker.to());
         walker.finish();
         drop(walker);
         Ok(Ran {
@@ -186,8 +232,10 @@ impl Hands<'_> {
     fn cut(&mut self, file: FileJob) -> Result<()> {
         let size = file.meta.size;
         if self.shared.task == Task::Copy {
+            let to = self.to.create(&file.to)?;
+            self.shared.begin(&file);
             // At its full length at once: pieces come in any order, and holes need no writing.
-            self.to.create(&file.to)?.set_size(size)?;
+            to.set_size(size)?;
         }
         let count = size.div_ceil(PIECE_BYTES);
         let pieces_left = AtomicU64::new(count);
@@ -225,7 +273,14 @@ impl Hands<'_> {
                 return Err(changed(self.from, &file.from));
             }
         }
-        let to = if is_new { self.to.create(&file.to)? } else { self.to.reopen(&file.to)? };
+        let to = match is_new {
+            true => {
+                let to = self.to.create(&file.to)?;
+                self.shared.begin(file);
+                to
+            }
+            false => self.to.reopen(&file.to)?,
+        };
         if !is_zero(&self.memory) {
             to.write(offset, &self.memory)?;
         } else if is_new && want > 0 {
@@ -267,12 +322,31 @@ impl Hands<'_> {
     fn complete(&mut self, file: &FileJob) -> Result<()> {
         match self.shared.task {
             Task::Copy => {
+                self.shared.end(file);
                 copy_attrs(self.from, &file.from, self.to, &file.to, &file.meta)?;
             }
             Task::Compare => compare_xattrs(self.from, &file.from, self.to, &file.to)?,
         }
         count(&self.shared.tally.files, 1);
         Ok(())
+    }
+}
+
+/// Errors of a side that gives no answer.
+fn is_unanswered(code: Code) -> bool {
+    matches!(code, Code::Unreach | Code::TimedOut | Code::Closed)
+}
+
+/// Removes a file if it is new; else it is left with nothing in it.
+fn clear_away(to: &dyn Side, path: &[u8], is_new: bool) -> Result<()> {
+    let cleared = match is_new {
+        true => to.unlink(path),
+        false => to.reopen(path).and_then(|file| file.set_size(0)),
+    };
+    match cleared {
+        // It was not even made.
+        Err(error) if is_new && error.code == Code::NonExist => Ok(()),
+        other => other,
     }
 }
 

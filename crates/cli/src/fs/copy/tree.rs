@@ -187,18 +187,25 @@ impl<'a> Walker<'a> {
                 self.to.unlink(to)?;
             }
         }
-        self.hand_over(from, to, meta);
+        let is_new = there.is_none_or(|there| there.kind != FileKind::Regular);
+        self.hand_over(from, to, meta, is_new);
         Ok(())
     }
 
+    /// The target side.
+    pub fn to(&self) -> &dyn Side {
+        &*self.to
+    }
+
     /// Gives a file to the crew.
-    fn hand_over(&self, from: &[u8], to: &[u8], meta: &Meta) {
+    fn hand_over(&self, from: &[u8], to: &[u8], meta: &Meta, is_new: bool) {
         self.shared.progress.expect(meta.size);
         // When everything stops there is nobody to take it.
         self.shared.queue.add(Job::File(FileJob {
             from: from.to_vec(),
             to: to.to_vec(),
             meta: *meta,
+            is_new,
         }));
     }
 
@@ -247,7 +254,7 @@ impl<'a> Walker<'a> {
                 if there.size != meta.size {
                     return differs("size", meta.size.to_string(), there.size.to_string());
                 }
-                self.hand_over(from, to, meta);
+                self.hand_over(from, to, meta, false);
             }
             FileKind::Symlink => {
                 let (here, there) = (self.from.readlink(from)?, self.to.readlink(to)?);
