@@ -1,8 +1,8 @@
 //! `azekura system measure`: how fast the devices of all targets are.
 
-use crate::exit::Outcome;
+use crate::exit::{Failure, Outcome, exit_code};
 use crate::measures::{TargetMeasures, show};
-use crate::output::spinner;
+use crate::output::{spinner, warn_line};
 use crate::props::wrong_reply;
 use crate::session::Session;
 use clap::Args;
@@ -85,9 +85,13 @@ pub fn run(session: &Session, args: &MeasureArgs) -> Outcome {
     let failed: Vec<&str> = all.iter().filter_map(TargetMeasures::error).collect();
     match failed.first() {
         Some(first) => {
-            let text =
-                format!("{} of {} targets were not measured: {first}", failed.len(), all.len());
-            Err(Error::new(Code::Io, text).into())
+            // Each is in what was shown; a program reads one document.
+            warn_line(format_args!(
+                "azekura: {} of {} targets were not measured: {first}",
+                failed.len(),
+                all.len()
+            ));
+            Err(Failure::Reported(exit_code(Code::Io)))
         }
         None => Ok(()),
     }

@@ -1,6 +1,6 @@
 //! `system measure`, placement by what was measured, and what is shown of it.
 
-use crate::harness::System;
+use crate::harness::{System, all_text};
 use serde_json::Value;
 
 fn measured(of: &Value) -> &Value {
@@ -91,4 +91,18 @@ fn links_between_engines_are_probed_and_count() {
     assert!(system.ok(&["system", "measure"]).contains("NETWORK MB/s"));
     let pool = system.json(&["pool", "query", "tank", "--verbose"]);
     assert!(pool["measures"].as_array().unwrap().iter().all(|of| of["network"].is_object()));
+}
+
+/// With an engine away, what '--json' printed was an array and then an error: no program could read it.
+#[test]
+fn what_could_not_be_measured_is_told_in_the_one_document() {
+    let system = System::up(2, 1);
+    system.ok(&["system", "stop", "--engine", "1"]);
+    let output = system.run(&["--timeout", "5", "system", "measure", "--size", "8MiB", "--json"]);
+    assert_eq!(output.status.code(), Some(1), "{}", all_text(&output));
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(told.as_array().unwrap().len(), 2, "{told}");
+    assert!(told[0]["error"].is_null() && told[1]["error"].is_string(), "{told}");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("1 of 2 targets were not measured"), "{said}");
 }
