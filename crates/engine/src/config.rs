@@ -222,6 +222,28 @@ impl TargetConfig {
     }
 }
 
+/// Checks that an address is a host and a port, or, if one is to be listened on (`chooses`), port 0.
+fn check_address(key: &str, address: &str, chooses: bool) -> Result<()> {
+    let bad = |why: &str| {
+        let text = format!(
+            "{key}: \"{address}\" {why}; an address is HOST:PORT, as 10.0.0.1:7710, host1:7710 or [fd00::1]:7710"
+        );
+        Err(Error::inval(text))
+    };
+    if address.contains("://") {
+        return bad("begins with what is no part of it");
+    }
+    let Some((host, port)) = address.rsplit_once(':') else { return bad("has no port") };
+    let is_bare = host.contains(':') && !(host.starts_with('[') && host.ends_with(']'));
+    match port.parse::<u16>() {
+        _ if host.is_empty() => bad("has no host"),
+        _ if is_bare => bad("needs brackets around the host"),
+        Err(_) => bad("has no port"),
+        Ok(0) if !chooses => bad("has port 0, which nobody can reach"),
+        Ok(_) => Ok(()),
+    }
+}
+
 fn default_listen() -> String {
     "127.0.0.1:0".to_string()
 }
@@ -446,6 +468,20 @@ impl EngineConfig {
         Ok(self.tokens()?.own().to_vec())
     }
 
+    /// Checks that all TCP addresses have the form of one. Names are not looked up.
+    ///
+    /// Errors: `Inval` for the first that has not.
+    pub fn check_addresses(&self) -> Result<()> {
+        check_address("listen", &self.listen, true)?;
+        if let Some(advertise) = &self.advertise {
+            check_address("advertise", advertise, false)?;
+        }
+        if let Some(metrics) = &self.metrics {
+            check_address("[metrics] listen", &metrics.listen, true)?;
+        }
+        self.join.iter().try_for_each(|join| check_address("join", join, false))
+    }
+
     /// True when whoever reaches the TCP address may do anything: it is not of this machine alone, and
     /// no token is asked for. A name is resolved by the C library.
     ///
@@ -507,6 +543,32 @@ mod tests {
         let config = EngineConfig::parse(GOOD, "x.toml").unwrap();
         assert_eq!(config.targets.len(), 1);
         assert!(config.join.is_empty());
+    }
+
+    /// Addresses without a port were found to be in order, and the engine ended with an "invalid socket address".
+    #[test]
+    fn addresses_without_a_port_are_named_with_the_form_they_need() {
+        let check = |text: &str| EngineConfig::parse(text, "f").unwrap().check_addresses();
+        let listen = |address: &str| check(&GOOD.replace("127.0.0.1:0", address));
+        let join = |address: &str| check(&format!("join = ['h1:1', '{address}']\n{GOOD}"));
+        let metrics = |address: &str| check(&format!("{GOOD}[metrics]\nlisten = '{address}'\n"));
+        for good in ["127.0.0.1:7710", "host1:7710", "[::1]:7710"] {
+            for check in [&listen as &dyn Fn(&str) -> Result<()>, &join, &metrics] {
+                assert!(check(good).is_ok(), "{good}");
+            }
+        }
+        assert!(listen("h:0").is_ok() && metrics("h:0").is_ok());
+        for bad in ["127.0.0.1", "::1", "fd00::1:7710", "h:", "h:70000", ":7710", "tcp://h:7710"] {
+            for (key, check) in [
+                ("listen", &listen as &dyn Fn(&str) -> Result<()>),
+                ("join", &join),
+                ("[metrics]", &metrics),
+            ] {
+                let error = check(bad).unwrap_err().to_string();
+                assert!(error.contains(key) && error.contains("HOST:PORT"), "{bad}: {error}");
+            }
+        }
+        assert!(join("h:0").is_err());
     }
 
     /// An engine that listened beyond its machine without a token once said nothing about it.

@@ -58,6 +58,7 @@ pub fn run(session: &Session, args: &ConfigArgs) -> Outcome {
 
 /// What of a configuration shows only when it is used.
 pub fn check(config: &EngineConfig) -> Result<()> {
+    config.check_addresses()?;
     config.token()?;
     config.catalog.access()?;
     config.is_exposed()?;

@@ -70,6 +70,11 @@ fn mistakes_are_named_with_their_line() {
             "dir = '/a'\ntoken_file = '/not/there'\n[[target]]\ndevice = '/d'\n",
             ["/not/there", path],
         ),
+        // The engine ended with an "invalid socket address".
+        (
+            "dir = '/a'\nlisten = '127.0.0.1'\n[[target]]\ndevice = '/d'\n",
+            ["has no port; an address is HOST:PORT", path],
+        ),
     ] {
         fs::write(&file, text).unwrap();
         let output = scratch.run(&["config", "check", path]);
