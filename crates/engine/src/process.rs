@@ -191,16 +191,15 @@ async fn run(
             config.listen
         );
     }
-    let metrics = match &config.metrics {
-        Some(metrics) => Some(MetricsDoor::bind(metrics.address()?)?),
-        None => None,
-    };
-    let metrics_at = metrics.as_ref().and_then(|listener| listener.local_addr().ok());
     let identity = Identity::load(&config.dir, config.targets.len())?;
     let unix = config.unix_path();
     let acceptor = Acceptor::bind(&env, Some(&config.listen), Some(&unix)).await?;
     let tcp =
         acceptor.tcp_addr().ok_or_else(|| Error::new(Code::Io, "the engine has no TCP address"))?;
+    // After what tells that another engine is here: that one has this address, too.
+    let metrics = config.metrics.as_ref().map(|metrics| MetricsDoor::bind(metrics.address()?));
+    let metrics = metrics.transpose().inspect_err(|_| drop(std::fs::remove_file(&unix)))?;
+    let metrics_at = metrics.as_ref().and_then(|listener| listener.local_addr().ok());
     let host = env::host_identity();
     let info = EngineInfo {
         rank: Rank(0),

@@ -78,6 +78,14 @@ fn one_directory_takes_one_system_at_a_time() {
     let text = all_text(&output);
     assert_eq!(output.status.code(), Some(7), "{text}");
     assert!(text.contains("another engine runs in"), "{text}");
+    // Also where its figures are told at an address that is in use, too: that alone was told.
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let told = format!("\n[metrics]\nlisten = \"{}\"\n", taken.local_addr().unwrap());
+    let with_metrics = system.path("with-metrics.toml");
+    fs::write(&with_metrics, fs::read_to_string(&config).unwrap() + &told).unwrap();
+    let output = azekura().arg("engine").arg("--config").arg(&with_metrics).output().unwrap();
+    let text = all_text(&output);
+    assert!(text.contains("another engine runs in"), "{text}");
 
     // So is another user's directory with other things in it.
     let other = system.path("other");
