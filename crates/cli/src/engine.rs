@@ -8,9 +8,15 @@ use crate::engine_settings::{Settings, save};
 use crate::exit::Outcome;
 use crate::session::{Session, absolute};
 use crate::system::process::PidFile;
-use engine::{Engine, EngineConfig, EngineHandle};
+use engine::{Begun, Engine, EngineConfig, EngineHandle};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use types::{Error, Result};
+
+/// Pause between two looks for signals while an engine starts, ...
+const START_LOOK_PAUSE: Duration = Duration::from_millis(100);
+/// ... and between two looks whether it has ended.
+const SIGNAL_LOOK_PAUSE: Duration = Duration::from_millis(500);
 
 /// File in an engine's directory that says so.
 pub const STOPS_WITH_ALL: &str = "stops-with-all";
@@ -65,7 +71,7 @@ pub fn run(session: &Session, args: &EngineArgs) -> Outcome {
     let dir = config.dir.clone();
     // Of a stop that was cut off.
     stops_with_all(&dir);
-    let handle = Engine::start(config)?;
+    let Some(handle) = start(config, &signals)? else { return Ok(()) };
     let pid_file = PidFile::write(&dir)?;
     // Before the line that tells that all is there: whoever waits for that has read this.
     if let Some(address) = handle.metrics {
@@ -101,6 +107,25 @@ pub fn run(session: &Session, args: &EngineArgs) -> Outcome {
     };
     drop(pid_file);
     Ok(outcome?)
+}
+
+/// Starts an engine; `None` when a signal ends that. Nothing is to be finished then, and what it was about to do ends with the process.
+fn start(config: EngineConfig, signals: &BlockedSignals) -> Result<Option<EngineHandle>> {
+    let mut starting = Engine::begin(config)?;
+    loop {
+        starting = match starting.wait(START_LOOK_PAUSE) {
+            Begun::Done(outcome) => return outcome.map(Some),
+            Begun::Waits(starting) => starting,
+        };
+        match signals.pending()? {
+            None => {}
+            Some(libc::SIGHUP) => tracing::warn!("signal HUP: the engine does not serve yet"),
+            Some(signal) => {
+                tracing::info!("signal {signal}: stopping before the engine served");
+                return Ok(None);
+            }
+        }
+    }
 }
 
 /// Reads an engine's configuration again, and has it serve the targets that were added. With a mistake in it, it goes on as before.
@@ -158,19 +183,35 @@ impl BlockedSignals {
         }
     }
 
+    /// One that has come, if one has.
+    pub fn pending(&self) -> Result<Option<i32>> {
+        self.wait_for(Duration::ZERO)
+    }
+
+    /// Waits for one of them, so long at most; an interruption counts as the end of it.
+    fn wait_for(&self, limit: Duration) -> Result<Option<i32>> {
+        let limit = libc::timespec {
+            tv_sec: limit.as_secs() as libc::time_t,
+            tv_nsec: limit.subsec_nanos().into(),
+        };
+        // SAFETY: the set was initialised by `block`; no details are asked for.
+        let signal = unsafe { libc::sigtimedwait(&self.0, std::ptr::null_mut(), &limit) };
+        if signal > 0 {
+            return Ok(Some(signal));
+        }
+        let error = std::io::Error::last_os_error();
+        match error.raw_os_error() {
+            Some(libc::EAGAIN | libc::EINTR) => Ok(None),
+            _ => Err(Error::io("waiting for signals", error)),
+        }
+    }
+
     /// Waits for one of them as long as `going_on` says so; returns its number. Looks twice a
     /// second.
     pub fn wait_while(&self, going_on: impl Fn() -> bool) -> Result<Option<i32>> {
-        let pause = libc::timespec { tv_sec: 0, tv_nsec: 500_000_000 };
         while going_on() {
-            // SAFETY: the set was initialised by `block`; no details are asked for.
-            let signal = unsafe { libc::sigtimedwait(&self.0, std::ptr::null_mut(), &pause) };
-            if signal > 0 {
+            if let Some(signal) = self.wait_for(SIGNAL_LOOK_PAUSE)? {
                 return Ok(Some(signal));
-            }
-            let error = std::io::Error::last_os_error();
-            if !matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EINTR)) {
-                return Err(Error::io("waiting for signals", error));
             }
         }
         Ok(None)

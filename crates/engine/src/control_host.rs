@@ -34,7 +34,7 @@ use wire::job::TargetJobs;
 use wire::map::EngineInfo;
 use wire::obj::{AdminOp, AdminReply, Request};
 
-/// How long an engine tries to reach the system it is to join.
+/// How long an engine tries to reach the system before it says again that it does.
 const JOIN_TIME_MAX: Duration = Duration::from_secs(60);
 /// How long one that has been in the system before tries, before it starts without.
 const ALONE_AFTER: Duration = Duration::from_secs(3);
@@ -116,6 +116,11 @@ impl ControlHost {
                 Some(name) => Address::Sim(name.to_string()),
                 None => Address::Tcp(text.clone()),
             };
+            // Where nobody answers, seconds go by until that is known.
+            tracing::info!(
+                "joining the system at {}; trying until it answers",
+                config.join.join(", ")
+            );
             Role::Member(config.join.iter().map(address).collect())
         } else if config.catalog.kind == CatalogKind::Etcd && env.sim_node().is_none() {
             election = Some(stand(env, config, engine, &info)?);
@@ -364,11 +369,19 @@ impl ControlHost {
         (targets.len() == self.target_count.get() as usize).then_some((info.rank, targets))
     }
 
-    /// Joins the system. One that has been in it does without when nobody answers.
+    /// Joins the system. One that has been in it does without when nobody answers; another one tries until somebody does.
     async fn join_or_start_alone(self: &Rc<Self>) -> Result<()> {
         let own = self.own_record().await;
         let limit = if own.is_some() { ALONE_AFTER } else { JOIN_TIME_MAX };
-        match (self.join_system(limit).await, own) {
+        let mut outcome = self.join_system(limit).await;
+        while own.is_none()
+            && let Err(error) = &outcome
+            && is_passing(error)
+        {
+            tracing::warn!("{error}; still trying");
+            outcome = self.join_system(limit).await;
+        }
+        match (outcome, own) {
             (Err(error), Some((rank, targets))) if is_passing(&error) => {
                 tracing::warn!(
                     "{error}; starting with the copy of the catalog in this engine's directory"

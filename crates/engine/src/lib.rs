@@ -104,5 +104,5 @@ pub use cores::usable_cores;
 pub use metrics_config::MetricsConfig;
 pub use metrics_door::{Limits as MetricsLimits, MetricsDoor, Source as MetricsSource};
 pub use portions::Portions;
-pub use process::{Engine, EngineHandle};
+pub use process::{Begun, Engine, EngineHandle, StartingEngine};
 pub use stopped::{StoppedEngine, catalog_files, hand_over};

@@ -26,6 +26,7 @@ use futures_util::stream;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::mpsc::RecvTimeoutError;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use transport::{Acceptor, Handoff};
@@ -69,6 +70,9 @@ pub(crate) enum Order {
 /// The way to a target thread.
 pub(crate) type Inbox = mpsc::UnboundedSender<Order>;
 
+/// Pause between two looks whether an engine serves; when it does that is seen at once.
+const START_PAUSE: Duration = Duration::from_secs(60);
+
 /// Starts engines.
 pub struct Engine;
 
@@ -90,6 +94,17 @@ impl Engine {
     /// Starts an engine in threads of this process, without rights that it does not need; returns
     /// when it serves.
     pub fn start(config: EngineConfig) -> Result<EngineHandle> {
+        let mut starting = Engine::begin(config)?;
+        loop {
+            starting = match starting.wait(START_PAUSE) {
+                Begun::Done(outcome) => return *outcome,
+                Begun::Waits(starting) => starting,
+            };
+        }
+    }
+
+    /// Begins to start one; it may take as long as the system that it joins is away.
+    pub fn begin(config: EngineConfig) -> Result<StartingEngine> {
         let (ready_sender, ready) = std::sync::mpsc::channel();
         let (stop_sender, stop) = oneshot::channel();
         let (grow, grown) = mpsc::unbounded();
@@ -110,24 +125,48 @@ impl Engine {
                 outcome
             })
             .map_err(|error| Error::io("starting the control thread", error))?;
-        let (rank, tcp, unix, metrics) = match ready.recv() {
-            Ok(started) => started?,
-            Err(_) => {
-                return match control.join() {
-                    Ok(Err(error)) => Err(error),
-                    _ => Err(Error::new(Code::Io, "the engine ended while starting; see its log")),
-                };
-            }
+        Ok(StartingEngine { ready, stop: stop_sender, grow, control })
+    }
+}
+
+/// An engine that does not serve yet. When this is dropped it stops once it does, and ends with the process at the latest.
+pub struct StartingEngine {
+    ready: std::sync::mpsc::Receiver<Result<Served>>,
+    stop: oneshot::Sender<bool>,
+    grow: mpsc::UnboundedSender<EngineConfig>,
+    control: JoinHandle<Result<()>>,
+}
+
+/// What has become of an engine's start.
+pub enum Begun {
+    /// It serves, or could not.
+    Done(Box<Result<EngineHandle>>),
+    Waits(StartingEngine),
+}
+
+impl StartingEngine {
+    /// Waits until it serves, so long at most.
+    pub fn wait(self, limit: Duration) -> Begun {
+        let served = match self.ready.recv_timeout(limit) {
+            Err(RecvTimeoutError::Timeout) => return Begun::Waits(self),
+            Ok(served) => served,
+            Err(RecvTimeoutError::Disconnected) => match self.control.join() {
+                Ok(Err(error)) => return Begun::Done(Box::new(Err(error))),
+                _ => {
+                    let text = "the engine ended while starting; see its log";
+                    return Begun::Done(Box::new(Err(Error::new(Code::Io, text))));
+                }
+            },
         };
-        Ok(EngineHandle {
+        Begun::Done(Box::new(served.map(|(rank, tcp, unix, metrics)| EngineHandle {
             rank,
             tcp,
             unix,
             metrics,
-            stop: Some(stop_sender),
-            grow,
-            control: Some(control),
-        })
+            stop: Some(self.stop),
+            grow: self.grow,
+            control: Some(self.control),
+        })))
     }
 }
 
@@ -175,7 +214,9 @@ impl Drop for EngineHandle {
     }
 }
 
-type Ready = std::sync::mpsc::Sender<Result<(Rank, SocketAddr, PathBuf, Option<SocketAddr>)>>;
+/// An engine's rank, its addresses, and that of its figures.
+type Served = (Rank, SocketAddr, PathBuf, Option<SocketAddr>);
+type Ready = std::sync::mpsc::Sender<Result<Served>>;
 
 /// The control thread's whole life.
 async fn run(

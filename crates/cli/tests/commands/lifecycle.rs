@@ -3,6 +3,7 @@
 use crate::harness::{self, System, all_text, azekura};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
+use std::io::{BufRead, BufReader, Read};
 
 #[test]
 fn a_system_comes_goes_and_comes_back_with_what_it_had() {
@@ -221,4 +222,29 @@ fn targets_are_bound_to_cores_on_request() {
 
     let plain = System::up(1, 1);
     plain.fails(2, &["--targets 1", "engine.toml"], &["up", "--pin-targets"]);
+}
+
+/// One that could not reach the system said nothing for a minute, noticed no signal, and ended.
+#[test]
+fn an_engine_that_reaches_nobody_says_what_it_tries_and_can_be_stopped() {
+    let system = System::none();
+    let path = |name: &str| system.path(name).to_str().unwrap().to_string();
+    // Nobody listens there, and nobody will.
+    let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let mut engine = azekura()
+        .args(["engine", "--engine-dir", &path("e"), "--device", &path("t")])
+        .args(["--join", &format!("tcp://{gone}")])
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = String::new();
+    let mut lines = BufReader::new(engine.stderr.take().unwrap());
+    while !said.contains(&format!("joining the system at {gone}; trying until it answers")) {
+        assert!(lines.read_line(&mut said).unwrap() > 0, "{said}");
+    }
+    let pid = Pid::from_raw(engine.id() as i32).unwrap();
+    kill_process(pid, Signal::TERM).unwrap();
+    let ended = engine.wait().unwrap();
+    lines.read_to_string(&mut said).unwrap();
+    assert!(ended.success() && said.contains("stopping before"), "{ended}: {said}");
 }
