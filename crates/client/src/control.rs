@@ -285,7 +285,7 @@ impl Client {
     async fn dial_first(&self) -> Result<Way> {
         let mut addresses = self.addresses_in_turn().into_iter();
         let mut under_way = FuturesUnordered::new();
-        let mut last = Error::new(Code::Unreach, "the system has no engine addresses");
+        let mut failed = Vec::new();
         loop {
             let next = addresses.next();
             let is_last = next.is_none();
@@ -299,8 +299,8 @@ impl Client {
             };
             match outcome {
                 Some(Ok(way)) => return Ok(way),
-                Some(Err(error)) => last = error,
-                None => return Err(last),
+                Some(Err(error)) => failed.push(error),
+                None => return Err(all_failed(failed)),
             }
         }
     }
@@ -324,4 +324,25 @@ impl Client {
         }
         all
     }
+}
+
+/// Most engines that are named when none could be reached.
+const FAILED_SHOWN_MAX: usize = 8;
+
+/// Why no engine could be reached: what each said, as the first may be the one that is meant.
+fn all_failed(mut failed: Vec<Error>) -> Error {
+    let Some(last) = failed.pop() else {
+        return Error::new(Code::Unreach, "the system has no engine addresses");
+    };
+    if failed.is_empty() {
+        return last;
+    }
+    let code = last.code;
+    failed.push(last);
+    let shown = failed.iter().take(FAILED_SHOWN_MAX).map(Error::to_string);
+    let mut text = shown.collect::<Vec<String>>().join("; ");
+    if let Some(more) = failed.len().checked_sub(FAILED_SHOWN_MAX).filter(|more| *more > 0) {
+        text += &format!("; and {more} more");
+    }
+    Error::new(code, text)
 }

@@ -3,17 +3,17 @@
 use super::members::{self, TargetMembers};
 use super::room::{self, Lacking};
 use crate::exit::Outcome;
-use crate::output::{spinner, write_pairs};
+use crate::output::{spinner, utc, write_pairs};
 use crate::props;
 use crate::session::Session;
 use clap::Subcommand;
 use client::{PoolHealth, RebuildState, SpaceInfo};
 use serde::Serialize;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use types::{Code, Error, Result, TargetId, size};
-use wire::control::{ControlRequest, Name, OpenMode, PoolInfo};
-use wire::map::{DownReason, OutTarget, PoolMap};
+use types::{Code, Error, Rank, Result, TargetId, size};
+use wire::control::{ControlRequest, Member, MemberState, Name, OpenMode, PoolInfo};
+use wire::map::{DownReason, OutTarget, PoolMap, TargetInfo};
 use wire::store::StoreStat;
 
 /// Pause between two looks of `--wait`.
@@ -52,7 +52,7 @@ pub enum RebuildVerb {
 /// What `--json` has.
 #[derive(Serialize)]
 pub struct RebuildReport {
-    /// `idle`: all members are those that were drawn; `busy`; `done`: others stand in.
+    /// `idle`: all members are those that were drawn, which may be away; `busy`; `done`: others stand in.
     pub state: &'static str,
     /// Targets that others stand in for.
     pub out: Vec<u32>,
@@ -253,8 +253,58 @@ struct StatusReport {
     rebuild: RebuildReport,
     /// Nothing begins to move until 'rebuild start'.
     is_stopped: bool,
+    /// Targets that are away, and that nobody comes to stand in for yet.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    away: Vec<Away>,
     /// Of the targets that compare and get.
     targets: Vec<TargetMembers>,
+}
+
+/// A target that others do not stand in for yet.
+#[derive(Serialize)]
+struct Away {
+    target: u32,
+    /// When its engine got the state that it has, UTC; missing when that is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    since: Option<String>,
+}
+
+/// Targets of a pool that are away, and that nobody comes to stand in for yet.
+fn away(info: &PoolInfo, members: &[Member]) -> Vec<Away> {
+    let is_out = |id: TargetId| {
+        info.map.outs.iter().chain(info.map.next.iter().flatten()).any(|out| out.target == id)
+    };
+    let since = |rank: Rank| {
+        let member = members.iter().find(|member| member.rank == rank)?;
+        (member.state != MemberState::Up && member.changed_ns > 0)
+            .then(|| utc(member.changed_ns as i64))
+    };
+    let is_away = |target: &&TargetInfo| {
+        let is_there = matches!(target.reason, None | Some(DownReason::Behind));
+        !is_there && !is_out(target.id)
+    };
+    let of = |target: &TargetInfo| Away { target: target.id.0, since: since(target.rank) };
+    info.map.targets.iter().filter(is_away).map(of).collect()
+}
+
+/// That nobody stands in for these yet, and when that changes; `None`: there are none.
+fn away_text(pool: &str, away: &[Away], is_stopped: bool) -> Option<String> {
+    let mut by_time: BTreeMap<Option<&str>, Vec<u32>> = BTreeMap::new();
+    for one in away {
+        by_time.entry(one.since.as_deref()).or_default().push(one.target);
+    }
+    let told = by_time.iter().map(|(since, ids)| {
+        let since = since.map_or(String::new(), |since| format!(" since {since}"));
+        format!("{} {} away{since}", named(ids), if ids.len() == 1 { "is" } else { "are" })
+    });
+    let told: Vec<String> = told.collect();
+    let then = match is_stopped {
+        true => format!("nobody comes to stand in until 'azekura pool rebuild start {pool}'"),
+        false => "nobody stands in yet; others come to after 'rebuild_after_s' of the engines' files (60 s where it is not set), as \
+                  far as enough engines are left"
+            .into(),
+    };
+    (!told.is_empty()).then(|| format!("{}: {then}", told.join(", ")))
 }
 
 pub fn run(session: &Session, verb: &RebuildVerb) -> Outcome {
@@ -278,8 +328,12 @@ pub fn run(session: &Session, verb: &RebuildVerb) -> Outcome {
     progress.finish_and_clear();
     let report = seen;
     session.out.show(&report, |out| {
-        let line =
-            report.rebuild.line().unwrap_or_else(|| "all members are in their places".into());
+        let waits = away_text(&report.pool, &report.away, report.is_stopped);
+        let parts: Vec<String> = report.rebuild.line().into_iter().chain(waits).collect();
+        let line = match parts.is_empty() {
+            true => "all members are in their places".into(),
+            false => parts.join("; "),
+        };
         write_pairs(
             out,
             &[
@@ -343,11 +397,37 @@ fn look(session: &Session, pool: &str) -> Result<StatusReport> {
         let health = client.block_on(client.pool_health(&info))?;
         rebuild = rebuild.with_room(&info, &space, &stats, &health);
     }
+    let mut lost = away(&info, &[]);
+    if !lost.is_empty() {
+        lost = away(&info, &client.block_on(client.system_query())?.members);
+    }
     Ok(StatusReport {
         rebuild,
+        away: lost,
         pool: info.label,
         map_version: info.map.version,
         is_stopped: info.is_rebuild_stopped,
         targets: targets.collect(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// In the minute before others come it was said that all members are in their places.
+    #[test]
+    fn who_is_away_without_others_in_his_place_is_told() {
+        let one = |target, since: Option<&str>| Away { target, since: since.map(String::from) };
+        assert_eq!(away_text("tank", &[], false), None);
+        let away = [one(1, Some("t1")), one(2, Some("t1")), one(5, None)];
+        let text = away_text("tank", &away, false).unwrap();
+        assert!(text.starts_with("target 5 is away, targets 1, 2 are away since t1: "), "{text}");
+        assert!(
+            text.contains("nobody stands in yet") && text.contains("rebuild_after_s"),
+            "{text}"
+        );
+        let text = away_text("tank", &away[..1], true).unwrap();
+        assert!(text.ends_with("until 'azekura pool rebuild start tank'"), "{text}");
+    }
 }

@@ -37,6 +37,10 @@ fn wrong_usage_is_refused_before_anything_happens() {
     };
     let (code, text) = run("tcp://127.0.0.1:1");
     assert_eq!(code, Some(6), "{text}");
+    // Of several the last alone was named, whichever was meant.
+    let (code, text) = run("tcp://127.0.0.1:1,127.0.0.1:2,127.0.0.1:3");
+    assert_eq!(code, Some(6), "{text}");
+    assert!((1..=3).all(|port| text.contains(&format!("127.0.0.1:{port}"))), "{text}");
     let (code, text) = run("/nonexistent/azekura");
     assert_eq!(code, Some(3), "{text}");
     assert!(text.contains("azekura up"), "{text}");

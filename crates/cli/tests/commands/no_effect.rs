@@ -20,6 +20,11 @@ fn what_takes_nothing_back_says_so_and_health_names_what_does() {
     let health = || system.json_of(&["pool", "health", "tank"])[0]["summary"].to_string();
     let told = health();
     assert!(told.contains("excluded in this pool"), "{told}");
+    // It was said that all members are in their places.
+    let moves = system.ok(&["pool", "rebuild", "status", "tank"]);
+    assert!(moves.contains("target 1 is away: nobody comes to stand in until"), "{moves}");
+    let moves = system.json(&["pool", "rebuild", "status", "tank"]);
+    assert_eq!((&moves["away"][0]["target"], &moves["state"]), (&1.into(), &"idle".into()));
     assert!(told.contains("'azekura pool reintegrate tank --target 1'"), "{told}");
     let told = system.ok(&["system", "clear-exclude", "1"]);
     assert!(told.starts_with("Engine 1 was not excluded; nothing is changed.\n"), "{told}");

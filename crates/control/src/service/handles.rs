@@ -180,7 +180,7 @@ impl Handles {
             |why: String| Err(Error::new(Code::Busy, format!("{} '{name}' {why}", owner.noun())));
         let count = table.open.values().filter(|handle| owner.covers(handle.owner)).count();
         if count > 0 && !force {
-            return busy(format!("has {count} open handles; close them or use force"));
+            return busy(format!("has {count} open handles; close them or use --force"));
         }
         if !table.closing.insert(owner) {
             return busy("is being destroyed or rolled back by another request".to_string());

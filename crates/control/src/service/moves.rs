@@ -128,9 +128,7 @@ impl Service {
             let (code, what) = match is_same {
                 false => (
                     EventCode::RebuildBegun,
-                    format!(
-                        "data of pool '{name}' move: others are to stand in for targets {then:?}, up to now for {now:?}"
-                    ),
+                    format!("data of pool '{name}' move: {}", move_text(&then, &now)),
                 ),
                 true => (
                     EventCode::RebuildEnded,
@@ -257,4 +255,37 @@ fn planned(pool: &PoolDf, long: &BTreeSet<TargetId>) -> Option<Plan> {
 /// True when a target is passed over because it is drained itself.
 fn is_own(passed: &PassedDf, outs: &[OutDf]) -> bool {
     outs.iter().any(|out| out.round == passed.round && out.target == passed.target)
+}
+
+/// What is to become of data that move, for the targets that others are to stand in for then, and do now.
+fn move_text(then: &[u32], now: &[u32]) -> String {
+    let named = |ids: &[u32]| {
+        let list: Vec<String> = ids.iter().map(u32::to_string).collect();
+        format!("{} {}", if ids.len() == 1 { "target" } else { "targets" }, list.join(", "))
+    };
+    match (then, now) {
+        ([], []) => "targets come to their share of what is there".into(),
+        ([], now) => format!("{} get back what others stood in for", named(now)),
+        (then, []) => format!("others are to stand in for {}", named(then)),
+        (then, now) => {
+            format!("others are to stand in for {}, up to now for {}", named(then), named(now))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The event of a way back named "targets []".
+    #[test]
+    fn moves_are_told_in_words_for_any_number_of_targets() {
+        assert_eq!(move_text(&[3], &[]), "others are to stand in for target 3");
+        assert_eq!(move_text(&[], &[4, 5]), "targets 4, 5 get back what others stood in for");
+        assert_eq!(
+            move_text(&[3], &[3, 4]),
+            "others are to stand in for target 3, up to now for targets 3, 4"
+        );
+        assert_eq!(move_text(&[], &[]), "targets come to their share of what is there");
+    }
 }

@@ -273,7 +273,7 @@ impl Service {
                 return Err(Error::new(
                     Code::Busy,
                     format!(
-                        "pool '{label}' holds {cont_count} containers; destroy them or use force"
+                        "pool '{label}' holds {cont_count} containers; destroy them or use --force"
                     ),
                 ));
             }
