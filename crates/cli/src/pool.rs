@@ -10,6 +10,7 @@ pub mod health;
 mod members;
 pub mod page_waits;
 pub mod rebuild;
+mod reset;
 pub mod room;
 mod store;
 
@@ -128,28 +129,7 @@ enum PoolVerb {
         after_help = "Examples:\n  azekura pool balance start tank --dry-run\n  azekura pool balance start tank\n  azekura pool balance status tank --wait\n  azekura pool balance stop tank"
     )]
     Balance(balance::BalanceArgs),
-    /// Give up what a target held that is down, and make its part of the pool anew, empty
-    ///
-    /// A target is down when its store was wiped or exchanged. Bring the right store back and restart the
-    /// engine, if you can: then nothing is lost. Files and directories that had a part there are damaged
-    /// after this; 'azekura fs check' names them.
-    ///
-    /// Of a target whose engine is excluded nobody waits any more for what it may have alone: others go on with what they have.
-    /// Made anew it is when its engine is back, and this is asked once more.
-    ///
-    /// Of a target that is behind, with damaged pages of its index that nobody can tell the content of
-    /// ('azekura pool health' says so), only that content is given up: other targets that left earlier lead
-    /// with what they have of it, and it gets that from them. What was written to it since they left is lost.
-    #[command(after_help = "Example:\n  azekura pool reset-target tank 3 --lose-data")]
-    ResetTarget {
-        /// Label or UUID
-        pool: String,
-        /// Number of the target, as 'azekura pool query' shows it
-        target: u32,
-        /// I know that what it held is lost for good
-        #[arg(long, required = true)]
-        lose_data: bool,
-    },
+    ResetTarget(reset::ResetArgs),
     /// Print properties
     #[command(
         after_help = "Examples:\n  azekura pool get-prop tank\n  azekura pool get-prop tank durability"
@@ -369,19 +349,7 @@ pub fn run(session: &Session, args: &PoolArgs) -> Outcome {
             client.block_on(client.pool_destroy(Name::parse(pool), *force))?;
             session.out.done(&format!("Pool '{pool}' is removed."))
         }
-        PoolVerb::ResetTarget { pool, target, .. } => {
-            let (name, target) = (Name::parse(pool), TargetId(*target));
-            let before = info(session, pool)?;
-            let is_behind = |of: &TargetInfo| of.reason == Some(DownReason::Behind);
-            let is_behind = before.map.target(target).is_some_and(is_behind);
-            props::run(session, ControlRequest::PoolResetTarget { pool: name, target })?;
-            session.out.done(&match is_behind {
-                true => format!(
-                    "Others lead before target {target} of pool '{pool}': what was in its damaged pages is as they have it."
-                ),
-                false => format!("Target {target} serves pool '{pool}' again, empty."),
-            })
-        }
+        PoolVerb::ResetTarget(args) => reset::run(session, args),
         PoolVerb::GetProp { pool, names } => {
             let info = info(session, pool)?;
             let subject = Subject::Pool(Name::Uuid(info.uuid));

@@ -26,6 +26,8 @@ fn wrong_usage_is_refused_before_anything_happens() {
         (&["both sides are local"], &["fs", "cp", "/etc/hostname", "/tmp/x"]),
         (&["explode"], &["fs", "explode"]),
         (&["engines"], &["up", "--engines", "0"]),
+        (&["POOL"], &["pool", "reset-target", "--lose-data"]),
+        (&["--rank"], &["pool", "reset-target", "tank", "1", "--rank", "2", "--lose-data"]),
     ] {
         system.fails(2, words, args);
     }

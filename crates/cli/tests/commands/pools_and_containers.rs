@@ -288,3 +288,38 @@ fn files_lie_over_all_targets_though_nobody_asks_for_it() {
     assert_eq!(std::fs::read(back.join("large")).unwrap(), vec![7; 240 << 20]);
     assert_eq!(system.json(&["fs", "check", "azk://tank/home"])["clean"], true);
 }
+
+/// After an exchange of an engine's disks each target was to be reset by an order of its own, in each pool.
+#[test]
+fn what_an_engine_lost_is_reset_by_one_order() {
+    let system = System::up(1, 2);
+    for pool in ["one", "two"] {
+        system.ok(&["pool", "create", pool, "--size", "256MiB"]);
+    }
+    let nothing = "No target of engine 0 has lost what it held; nothing is changed.\n";
+    let reset = ["pool", "reset-target", "--rank", "0", "--lose-data"];
+    assert_eq!(system.ok(&reset), nothing);
+    system.fails(3, &["no engine 7"], &["pool", "reset-target", "--rank", "7", "--lose-data"]);
+    system.ok(&["down"]);
+    for target in ["target0", "target1"] {
+        std::fs::remove_dir_all(system.dir().join("engine0").join(target)).unwrap();
+    }
+    system.ok(&["up"]);
+    let are = |pool: &str, key: &str, value: &str| {
+        let pool = system.json(&["pool", "query", pool]);
+        pool["targets"].as_array().unwrap().iter().all(|target| target[key] == value)
+    };
+    while !are("one", "reason", "lost") || !are("two", "reason", "lost") {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    let told = system.ok(&["pool", "reset-target", "one", "--rank", "0", "--lose-data"]);
+    assert_eq!(told, "Pool 'one': targets 0, 1 of engine 0 made anew, empty.\n");
+    let told = system.json(&reset);
+    assert_eq!(told["pools"].as_array().unwrap().len(), 1, "{told}");
+    assert_eq!(told["pools"][0]["pool"], "two", "{told}");
+    assert_eq!(told["pools"][0]["targets"], serde_json::json!([0, 1]), "{told}");
+    assert_eq!(system.ok(&reset), nothing);
+    for pool in ["one", "two"] {
+        assert!(are(pool, "state", "up"), "{pool}");
+    }
+}
