@@ -176,21 +176,17 @@ fn summary(pool: &PoolInfo, health: &PoolHealth, waits: &PageWaits) -> String {
 fn waiting(label: &str, away: &[(TargetId, Rank)]) -> String {
     let ids: Vec<u32> = away.iter().map(|(id, _)| id.0).collect();
     let ranks: BTreeSet<u32> = away.iter().map(|(_, rank)| rank.0).collect();
-    let each = |what: &str| {
-        let all: Vec<String> = ranks.iter().map(|rank| format!("{what}{rank}")).collect();
+    let each = |of: &dyn Fn(&u32) -> String| {
+        let all: Vec<String> = ranks.iter().map(of).collect();
         all.join(", ")
     };
-    let resets: Vec<String> = ids
-        .iter()
-        .map(|id| format!("'azekura pool reset-target {label} {id} --lose-data'"))
-        .collect();
     format!(
         "those who are there wait for {}, which left last and may have what nobody else has: start {}; if that is gone for good, go on \
          without what it had alone: {}, then {}",
         list(&ids),
-        each("engine "),
-        each("azekura system exclude "),
-        resets.join(", ")
+        each(&|rank| format!("engine {rank}")),
+        each(&|rank| format!("'azekura system exclude {rank}'")),
+        each(&|rank| format!("'azekura pool reset-target {label} --rank {rank} --lose-data'"))
     )
 }
 
@@ -357,6 +353,15 @@ mod tests {
             (reason(*rank, *why, ids), advice("tank", *rank, *why, ids, is_away))
         };
         by_engine.iter().map(line).collect()
+    }
+
+    #[test]
+    fn who_waits_for_another_one_is_told_how_that_ends() {
+        let line = waiting("tank", &[(TargetId(4), Rank(2)), (TargetId(5), Rank(2))]);
+        assert!(line.contains("wait for targets 4, 5, which left last"), "{line}");
+        assert!(line.contains("start engine 2;"), "{line}");
+        let orders = "'azekura system exclude 2', then 'azekura pool reset-target tank --rank 2 --lose-data'";
+        assert!(line.ends_with(orders), "{line}");
     }
 
     /// Two targets waited for each other, and it was said of both that they will be whole by themselves.

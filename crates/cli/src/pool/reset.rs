@@ -8,7 +8,7 @@ use client::Client;
 use serde::Serialize;
 use types::{Code, Error, Rank, Result, TargetId};
 use wire::control::{ControlRequest, Name, PoolInfo};
-use wire::map::{DownReason, TargetInfo};
+use wire::map::DownReason;
 
 /// Give up what a target held that is down, and make its part of the pool anew, empty
 ///
