@@ -394,6 +394,12 @@ async fn serve(parts: Parts, ready: impl FnOnce(Rank)) -> Result<Serving> {
         // More tasks would make other runs of the same seeds.
         false => Teller::default(),
     };
+    if is_real {
+        // Who joins is known to the system from then on, whether it serves or not.
+        for number in 0..config.targets.len() {
+            vos::Store::may_open(&env, &config.devices(number)).await?;
+        }
+    }
     let opened =
         ControlHost::open(&env, &config, &engine, info, token.clone(), ledger, events.clone());
     let control = opened.await?;

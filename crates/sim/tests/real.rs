@@ -1,6 +1,6 @@
 //! Real engines over real sockets, shared memory and files: what simulation cannot show.
 
-use client::{ArrayObj, Code, Container, EventQueue, KvObj};
+use client::{ArrayObj, Client, Code, ConnectOptions, Container, EventQueue, KvObj, SystemAddress};
 use engine::{CatalogConfig, Engine, EngineConfig, StoreConfig, TargetConfig};
 use sim::LocalSystem;
 use std::collections::BTreeMap;
@@ -427,11 +427,23 @@ fn two_engines_on_one_directory_or_device_are_refused() {
         store: StoreConfig::default(),
         targets: vec![TargetConfig::on(dir.path().join(device))],
     };
-    let first = Engine::start(config("a", "t")).unwrap();
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let first = EngineConfig { listen: free.to_string(), ..config("a", "t") };
+    let first = Engine::start(first).unwrap();
     let same_dir = Engine::start(config("a", "u")).err().unwrap();
     assert_eq!(same_dir.code, Code::Busy, "{same_dir}");
     let same_device = Engine::start(config("b", "t")).err().unwrap();
     assert_eq!(same_device.code, Code::Busy, "{same_device}");
+    // Nor does one that is to join come to be known to the system by such a start: it was a member that is down, for good.
+    let joining = EngineConfig { join: vec![free.to_string()], ..config("c", "t") };
+    let same_device = Engine::start(joining).err().unwrap();
+    assert_eq!(same_device.code, Code::Busy, "{same_device}");
+    assert!(same_device.text.contains("in use by another engine"), "{same_device}");
+    let of_first = transport::Address::Tcp(free.to_string());
+    let system = SystemAddress { engines: vec![of_first], token: Vec::new() };
+    let client = Client::connect(ConnectOptions::new(system)).unwrap();
+    let members = client.block_on(client.system_query()).unwrap().members;
+    assert_eq!(members.len(), 1, "{members:?}");
     first.stop().unwrap();
     Engine::start(config("a", "t")).unwrap().stop().unwrap();
 }

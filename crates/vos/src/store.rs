@@ -185,6 +185,16 @@ impl Store {
         Ok(store)
     }
 
+    /// Looks whether anybody else uses the devices of a target, and changes nothing; whatever else is wrong with them is told by who opens them.
+    ///
+    /// Errors: `Busy` with the device that is in use.
+    pub async fn may_open(env: &Env, devices: &Devices) -> Result<()> {
+        match tier::open(env, &env.disk(), devices, Mode::Inspect).await {
+            Err(error) if error.code == Code::Busy => Err(error),
+            _ => Ok(()),
+        }
+    }
+
     /// From now on the devices are known to be so fast.
     pub(crate) fn limit_writes(&self, known: Option<&Measures>) {
         let StoreOptions { write_queue, bytes_per_s_max, .. } = self.options;
