@@ -4,6 +4,7 @@
 use crate::exit::Outcome;
 use crate::output::{Output, write_pairs};
 use crate::session::Session;
+use client::Client;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use types::{Code, Error, Result};
@@ -112,7 +113,20 @@ pub fn del_attrs(session: &Session, subject: Subject, names: &[String]) -> Outco
 /// Asks the control service.
 pub fn run(session: &Session, request: ControlRequest) -> Result<ControlReply> {
     let client = session.connect()?;
-    client.block_on(client.control(&request))
+    client.block_on(client.control(&request)).map_err(|error| match error.code {
+        Code::Unreach | Code::TimedOut | Code::Closed => error.context(away(&client)),
+        _ => error,
+    })
+}
+
+/// Why an order is not heard, as far as is known.
+fn away(client: &Client) -> &'static str {
+    match client.block_on(client.system_query()) {
+        Ok(info) if info.leader.is_none() => {
+            "no engine leads: start the engine that holds the catalog, or have another one take its place with 'azekura system recover'"
+        }
+        _ => "the control service",
+    }
 }
 
 /// An answer of the wrong kind.

@@ -265,6 +265,12 @@ impl SpaceInfo {
         let stats = self.targets.iter().filter_map(|target| target.stat);
         stats.map(|stat| stat.available_bytes()).sum()
     }
+
+    /// The same of files with copies; each copy takes its part of it.
+    pub fn available_with_copies(&self) -> u64 {
+        let stats = self.targets.iter().filter_map(|target| target.stat);
+        stats.map(|stat| stat.available_with_copies()).sum()
+    }
 }
 
 impl Pool {

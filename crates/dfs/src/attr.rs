@@ -70,7 +70,8 @@ pub struct StatFs {
     /// Both tiers, bytes.
     pub total_bytes: u64,
     pub free_bytes: u64,
-    /// Of the free bytes, what data of new files may take: a tier does not lend to the other.
+    /// Of the free bytes, what data of new files may take: a tier does not lend to the other, and of files with copies, each of which takes its part,
+    /// targets that are nearly full keep none.
     pub available_bytes: u64,
     /// Objects in the pool.
     pub object_count: u64,
@@ -423,8 +424,13 @@ impl Dfs {
     pub async fn statfs(&self) -> Result<StatFs> {
         let found = self.shared.cont.pool().query().await?;
         let space = found.total;
+        let props = &self.shared.cont.info().props;
+        let has_copies = props.file_oclass.scheme.redundancy_factor().max(props.rd_fac) > 0;
         Ok(StatFs {
-            available_bytes: found.available_bytes(),
+            available_bytes: match has_copies {
+                true => found.available_with_copies(),
+                false => found.available_bytes(),
+            },
             total_bytes: space.scm_bytes + space.nvme_bytes,
             free_bytes: space.scm_free_bytes + space.nvme_free_bytes,
             object_count: space.object_count,

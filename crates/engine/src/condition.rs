@@ -10,10 +10,11 @@ use wire::event::{EventCode, Happened};
 
 /// Between two looks.
 const LOOK_PAUSE: Duration = Duration::from_secs(2);
-/// Shares of the fuller tier that are free, in 65,536ths: less is nearly full, ...
-const NEAR_SHARE: u64 = 65_536 / 10;
+/// Shares of the fuller tier that are free, in 65,536ths: less is nearly full, somewhat before leaders refuse what such a member is to keep a copy of
+/// ([`wire::reply::PoolShardStat::is_short`]), ...
+const NEAR_SHARE: u64 = 65_536 * 15 / 100;
 /// ... and as long as it is not this much again, it stays so.
-const ROOM_SHARE: u64 = 65_536 / 8;
+const ROOM_SHARE: u64 = 65_536 * 18 / 100;
 /// One that was full is not, once this much is free.
 const FULL_SHARE: u64 = 65_536 / 20;
 
@@ -112,10 +113,10 @@ mod tests {
         let mut room = Room::default();
         for (free, was_refused, expected) in [
             (50, false, Room::Enough),
-            (10, false, Room::Enough),
-            (9, false, Room::NearFull),
-            (11, false, Room::NearFull),
-            (13, false, Room::Enough),
+            (15, false, Room::Enough),
+            (14, false, Room::NearFull),
+            (17, false, Room::NearFull),
+            (18, false, Room::Enough),
             (0, false, Room::NearFull),
             (1, true, Room::Full),
             (3, false, Room::Full),

@@ -246,12 +246,26 @@ pub fn kept_when_joining(bytes: u64) -> u64 {
     (bytes / JOIN_PART).min(JOIN_BYTES_MAX)
 }
 
+/// What is left of so many bytes when a target is short of space.
+fn kept_from_copies(bytes: u64) -> u64 {
+    (bytes / SHORT_PART).min(SHORT_BYTES_MAX)
+}
+
 impl PoolShardStat {
     /// Bytes that data of new files may take: none where the index has no room for a file more.
     pub fn available_bytes(&self) -> u64 {
         match self.tiers_share_room || self.scm_free_bytes >= FILE_INDEX_BYTES {
             true => self.nvme_free_bytes,
             false => 0,
+        }
+    }
+
+    /// The same where other targets have copies of them: leaders refuse what is to be kept by one that is nearly full ([`Self::is_short`]).
+    pub fn available_with_copies(&self) -> u64 {
+        let index_is_short = self.scm_free_bytes < kept_from_copies(self.scm_bytes);
+        match index_is_short && !self.tiers_share_room {
+            true => 0,
+            false => self.available_bytes().saturating_sub(kept_from_copies(self.nvme_bytes)),
         }
     }
 
@@ -263,7 +277,7 @@ impl PoolShardStat {
 
     /// One of the tiers is nearly full: new files are better off elsewhere.
     pub fn is_short(&self) -> bool {
-        let short = |free, bytes: u64| free < (bytes / SHORT_PART).min(SHORT_BYTES_MAX);
+        let short = |free, bytes: u64| free < kept_from_copies(bytes);
         let index_is_short = short(self.scm_free_bytes, self.scm_bytes);
         index_is_short && !self.tiers_share_room || short(self.nvme_free_bytes, self.nvme_bytes)
     }
@@ -296,4 +310,33 @@ pub struct ObjectList {
     pub units: Vec<Unit>,
     /// False when there are more.
     pub complete: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `df` showed 59 % of a pool of two copies as available of which not a byte could be written: a member of each group was nearly full.
+    #[test]
+    fn what_copies_are_refused_on_is_not_available_to_them() {
+        let stat = |nvme_free_bytes, scm_free_bytes, tiers_share_room| PoolShardStat {
+            scm_bytes: 8 << 20,
+            scm_free_bytes,
+            nvme_bytes: 80 << 20,
+            nvme_free_bytes,
+            tiers_share_room,
+            ..PoolShardStat::default()
+        };
+        for shares in [false, true] {
+            for data in [0, 9 << 20, 10 << 20, 30 << 20, 80 << 20] {
+                for index in [0, 1 << 19, 1 << 20, 8 << 20] {
+                    let stat = stat(data, index, shares);
+                    let room = stat.available_with_copies();
+                    assert!(room <= stat.available_bytes());
+                    assert!(!stat.is_short() || room == 0, "{stat:?}: {room}");
+                    assert!(room > 0 || stat.is_short() || data == 10 << 20, "{stat:?}");
+                }
+            }
+        }
+    }
 }
