@@ -356,7 +356,10 @@ impl Store {
         let dir = self.dir(pool);
         self.clear_remains(pool).await?;
         if config.durability != Durability::Memory {
-            self.check_room(config).await?;
+            if let Err(error) = self.check_room(config).await {
+                self.remove_dirs(pool).await?;
+                return Err(error);
+            }
             let options = OpenOptions { create: true, direct: true, ..OpenOptions::default() };
             let made = async {
                 let data = self.open_data(pool, options).await?;

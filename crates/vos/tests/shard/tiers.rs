@@ -214,6 +214,25 @@ fn a_raw_device_is_shared_in_parts_and_cut_in_one_way_only() {
 
 /// Further targets come to a directory that one has had alone: it stays where it is, under its new name, and each counts a part of the room
 /// that is one for all of them.
+/// Each pool that was refused for want of room left an empty directory with its number.
+#[test]
+fn what_is_refused_for_want_of_room_leaves_nothing() {
+    let world = SimWorld::new(5);
+    let env = world.node("a");
+    world.disk("a").set_faults(DiskFaults { space_bytes: 1 << 20, ..DiskFaults::default() });
+    world.block_on(async {
+        let devices = Devices::one(Path::new("/target"));
+        let store = open(&env, &devices).await.unwrap();
+        let before = env.disk().list(Path::new("/target")).await.unwrap().len();
+        let refused = store.create_shard(POOL, &config(Durability::Wal)).await.err().unwrap();
+        assert_eq!(refused.code, Code::NoSpace, "{refused}");
+        assert_eq!(env.disk().list(Path::new("/target")).await.unwrap().len(), before);
+        world.disk("a").set_faults(DiskFaults::default());
+        store.create_shard(POOL, &config(Durability::Wal)).await.unwrap();
+    });
+    world.clear();
+}
+
 #[test]
 fn a_directory_takes_further_targets() {
     let world = SimWorld::new(5);
