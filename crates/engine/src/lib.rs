@@ -21,6 +21,7 @@ mod cell_audit;
 mod cells;
 mod census;
 mod client_cells;
+mod client_secret;
 mod clock;
 mod commit;
 mod condition;

@@ -3,6 +3,7 @@
 //! The control thread accepts connections, holds (or finds) the catalog and hands connections
 //! to target threads through channels. Nothing else is shared between threads.
 
+use crate::client_secret;
 use crate::config::EngineConfig;
 use crate::control_host::ControlHost;
 use crate::doors::accept_all;
@@ -398,6 +399,9 @@ async fn serve(parts: Parts, ready: impl FnOnce(Rank)) -> Result<Serving> {
         // Who joins is known to the system from then on, whether it serves or not.
         for number in 0..config.targets.len() {
             vos::Store::may_open(&env, &config.devices(number)).await?;
+        }
+        if let Some(secret) = tokens.clients_own() {
+            client_secret::check(&env, &config, &host, secret).await?;
         }
     }
     let opened =

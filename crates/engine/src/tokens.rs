@@ -43,6 +43,11 @@ impl Tokens {
         self.admin.as_deref().unwrap_or(&self.client)
     }
 
+    /// What clients prove, where engines prove something else.
+    pub fn clients_own(&self) -> Option<&[u8]> {
+        self.admin.as_ref().map(|_| &self.client[..])
+    }
+
     /// Who a caller is, and the secret it knows; `knows` tells whether it knows a given one.
     ///
     /// Errors: `NoPerm` for one that knows none of them.

@@ -245,6 +245,14 @@ fn engines_join_by_settings_alone_and_clients_do_not_administer() {
         .unwrap();
     assert!(!wrong.status.success());
     assert!(harness::all_text(&wrong).contains("token"), "{}", harness::all_text(&wrong));
+    // Nor is one with another secret for clients: it joined, and refused each of them.
+    let mut args = settings("d", "127.0.0.1:0", Some(&first), "admin-token");
+    let given = args.iter().position(|arg| *arg == path("token")).unwrap();
+    args[given] = path("wrong");
+    let wrong = harness::azekura().args(args).output().unwrap();
+    assert!(!wrong.status.success());
+    let told = harness::all_text(&wrong);
+    assert!(told.contains("has another secret for clients"), "{told}");
     let listed = || {
         let text = until_ok(|| ask("token", &["--json", "system", "list-engines"]));
         serde_json::from_str::<Value>(&text).unwrap().as_array().unwrap().len()
