@@ -59,7 +59,8 @@ impl Worker {
             }
         };
         let is_late = self.env.now().saturating_sub(began) > HELD_TIME;
-        if is_late {
+        // One without an answer may arrive when the file was closed, removed and freed.
+        if is_late || done.is_err() {
             self.run.late_writes.set(self.run.late_writes.get() + 1);
         }
         match done {

@@ -484,7 +484,7 @@ impl Worker {
         }
         let mut report = site.fs.check(Mend::Nothing).await?;
         // What had no name when a snapshot was taken has none when all is as it was then; the check is what finds it. And what was freed comes to be again
-        // where a client that counted as dead goes on writing.
+        // where a client that counted as dead goes on writing, or a write that was given up arrives.
         let is_nameless = |finding: &Finding| finding.problem == Problem::Leaked;
         let may_leak = self.run.rollbacks.get() > 0 || self.run.late_writes.get() > 0;
         if may_leak && report.findings.iter().all(is_nameless) {

@@ -106,7 +106,7 @@ pub(super) struct Run {
     /// Files are getting another class.
     pub is_migrating: Cell<bool>,
     pub migrated: Cell<u64>,
-    /// Uses of data by clients that may have counted as dead meanwhile.
+    /// Uses of data by clients that may have counted as dead meanwhile, or that were given up and may arrive later.
     pub late_writes: Cell<u64>,
     /// A snapshot is taken, or looked at.
     pub is_taking: Cell<bool>,
