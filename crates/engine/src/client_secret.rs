@@ -24,8 +24,7 @@ pub(crate) async fn check(
 ) -> Result<()> {
     let client = Peers::new(env.clone(), host.to_string(), secret.to_vec());
     for tcp in &config.join {
-        let tcp = tcp.strip_prefix("tcp://").unwrap_or(tcp);
-        let address = Address::Tcp(tcp.to_string());
+        let address = Address::Tcp(tcp.clone());
         match env.timeout(ASK_TIME_MAX, client.dial(&address, Service::Control)).await {
             Some(Ok(conn)) => {
                 conn.close();

@@ -50,6 +50,18 @@ fn who_left_earlier_is_not_whole_while_who_left_later_is_away() {
     system.assert_in_step();
 }
 
+fn create_pool(system: &System, durability: Durability) {
+    let create = R::PoolCreate {
+        label: "tank".into(),
+        bytes: 4 * GIB,
+        scm_percent: 10,
+        durability,
+        placement: PlacementRule::Equal,
+        targets: Vec::new(),
+    };
+    system.run(create).unwrap();
+}
+
 /// A target that was opened again has all that anybody was told of where that was on stable storage, and only there. It says so when that ends.
 #[test]
 fn who_was_opened_again_is_trusted_as_far_as_its_pool_promises() {
@@ -61,15 +73,7 @@ fn who_was_opened_again_is_trusted_as_far_as_its_pool_promises() {
         (Durability::Memory, 0),
     ] {
         let system = System::new(2);
-        let create = R::PoolCreate {
-            label: "tank".into(),
-            bytes: 4 * GIB,
-            scm_percent: 10,
-            durability,
-            placement: PlacementRule::Equal,
-            targets: Vec::new(),
-        };
-        system.run(create).unwrap();
+        create_pool(&system, durability);
         let opened = TargetId(2);
         system.targets.unsure.borrow_mut().insert(opened);
         system.targets.kept_maps.borrow_mut().insert(opened, kept);
@@ -114,15 +118,7 @@ fn who_lost_the_end_of_its_log_left_when_what_it_has_was_done() {
         (Durability::Wal, 1),
     ] {
         let system = System::new(3);
-        let create = R::PoolCreate {
-            label: "tank".into(),
-            bytes: 4 * GIB,
-            scm_percent: 10,
-            durability,
-            placement: PlacementRule::Equal,
-            targets: Vec::new(),
-        };
-        system.run(create).unwrap();
+        create_pool(&system, durability);
         let (restarted, dead) = (TargetId(0), TargetId(2));
         assert_eq!(map(&system).version, 1);
         system.targets.unsure.borrow_mut().insert(restarted);
