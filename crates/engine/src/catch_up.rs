@@ -113,6 +113,8 @@ impl Target {
             stat.units_done = 0;
         });
         let (mut differ, mut unknown_decisions) = (Vec::new(), Vec::new());
+        // The notes of all leaders first: a container that is being rolled back is not compared before that is over, and that waits for parts which
+        // are held here and end with what a leader notes.
         for &other in &others {
             let (conts, decisions) = self.take_notes_of(ctx, &map, other, &is_lacking).await?;
             unknown_decisions.push((other, decisions));
@@ -121,6 +123,8 @@ impl Target {
                 let text = format!("it has not been told yet of container {cont}");
                 return Err(Error::new(Code::Busy, text));
             }
+        }
+        for &other in &others {
             if !placement::is_live(self.id, &map) {
                 // They go with what they are about.
                 let unknown = self.answers_unknown_to(ctx, &map, other, true, &is_lacking).await?;
@@ -264,25 +268,25 @@ impl Target {
     }
 
     /// Gets the notes of a leader: decisions and objects without a name. Parts in doubt of those of its groups that are meant, which it does not have itself,
-    /// are ended. Returns the containers that it knows, and the decisions that it does not have.
+    /// are ended. Returns the containers that it knows, and the decisions, with their epochs, that it does not have.
     pub(crate) async fn take_notes_of(
         self: &Rc<Self>,
         ctx: &Rc<TargetPool>,
         map: &PoolMap,
         leader: TargetId,
         is_meant: &dyn Fn(Unit) -> bool,
-    ) -> Result<(Vec<ContId>, Vec<TxId>)> {
+    ) -> Result<(Vec<ContId>, Vec<(TxId, Epoch)>)> {
         let is_theirs =
             |unit: Unit| self.leader_of(ctx, unit).is_ok_and(|of| of == leader) && is_meant(unit);
         // What it tells later comes in orders.
         let parts = ctx.shard.prepared().into_iter().map(|(tx, _)| tx);
         let is_of_theirs = |tx: &TxId| crate::commit::part_unit(ctx, *tx).is_some_and(is_theirs);
         let parts: Vec<TxId> = parts.filter(is_of_theirs).collect();
-        let mut decisions: Vec<TxId> = {
+        let mut decisions: Vec<(TxId, Epoch)> = {
             let all = ctx.shard.decisions().into_iter();
             let of_theirs =
                 all.filter(|(_, _, units)| units.first().copied().is_some_and(is_theirs));
-            of_theirs.map(|(tx, ..)| tx).collect()
+            of_theirs.map(|(tx, epoch, _)| (tx, epoch)).collect()
         };
         let untold = self.listen_for_nameless(ctx, is_theirs);
         let notes: Notes = self.ask_member(ctx, map, leader, MemberAsk::Notes).await?;
@@ -292,20 +296,23 @@ impl Target {
         self.drop_untold(ctx, &untold)?;
         let over = parts.into_iter().filter(|tx| !notes.parts.contains(tx)).collect();
         self.end_parts(ctx, map, over).await?;
-        decisions.retain(|tx| !notes.decisions.contains(tx));
+        decisions.retain(|(tx, _)| !notes.decisions.contains(tx));
         ctx.shard.written(ctx.shard.last_lsn()).await?;
         Ok((notes.conts, decisions))
     }
 
     /// Drops decisions that a leader has no note of. It has told all who had to know, or never had them; then it does not have the answer either, and
-    /// that goes in the same step: this target may lead next.
+    /// that goes in the same step: this target may lead next. One that has been made anew since, and ordered here, stays.
     pub(crate) fn drop_decisions(
         &self,
         ctx: &TargetPool,
-        decisions: &[TxId],
+        decisions: &[(TxId, Epoch)],
         unknown_answers: &mut BTreeSet<TxId>,
     ) -> Result<()> {
-        for tx in decisions {
+        let is_kept = |(tx, epoch): &&(TxId, Epoch)| {
+            ctx.shard.decision(*tx).is_some_and(|(now, _)| now == *epoch)
+        };
+        for (tx, _) in decisions.iter().filter(is_kept) {
             let answer = ctx.shard.answered_by(*tx);
             let is_undone = answer.is_some_and(|answer| unknown_answers.remove(&answer));
             tracing::debug!("target {}: drops decision {tx:?}, undone: {is_undone}", self.id);

@@ -22,6 +22,7 @@ use wire::map::PoolMap;
 use wire::member::MemberAsk;
 use wire::obj::{Cond, Op, TxId, TxOutcome};
 use wire::order::{Order, OrderOrigin};
+use wire::walk::walk;
 
 /// Pauses before another try: the first, and where doubling ends.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
@@ -170,11 +171,14 @@ fn changed_by_order(order: &Order<'_>, note: &mut dyn FnMut(Place)) {
             };
             answers.iter().map(of).for_each(note);
         }
-        // Parts are compared as such, and the last one of an image stands for all.
-        Order::Prepare { .. }
-        | Order::Decide { .. }
-        | Order::ForgetDecision { .. }
-        | Order::InstallPart { .. } => {}
+        // Of a part that the next leader never got nobody tells how it is decided: whoever holds it compares parts with that one.
+        Order::Prepare { batch, .. } => {
+            let checked = batch.checks.iter().map(|check| check.unit);
+            let unit = walk(&batch.ops).map(Op::unit).chain(checked).next();
+            unit.into_iter().for_each(|unit| note((NO_CONT, unit, What::Notes)));
+        }
+        // The last part of an image stands for all.
+        Order::Decide { .. } | Order::ForgetDecision { .. } | Order::InstallPart { .. } => {}
     }
 }
 
@@ -608,7 +612,7 @@ impl Target {
         ctx: &Rc<TargetPool>,
         map: &PoolMap,
         leader: TargetId,
-        decisions: &[TxId],
+        decisions: &[(TxId, Epoch)],
         is_meant: &dyn Fn(Unit) -> bool,
     ) -> Result<()> {
         let mut unknown = self.answers_unknown_to(ctx, map, leader, false, is_meant).await?;

@@ -202,6 +202,26 @@ pub(super) const MUTANTS: &[Mutant] = &[
         found_by: cluster("suspects::a_part_that_one_of_three_saw_decided_is_with_all"),
     },
     Mutant {
+        name: "prepared-and-unsuspected",
+        what: "a member does not compare parts with a new leader when the lost one had it hold one that this leader may lack",
+        edits: &[Edit {
+            path: "crates/engine/src/suspects.rs",
+            from: "            let unit = walk(&batch.ops).map(Op::unit).chain(checked).next();\n",
+            to: "            let unit = walk(&batch.ops).map(Op::unit).chain(checked).next().filter(|_| false);\n",
+        }],
+        found_by: cluster("suspects::a_part_that_the_next_leader_never_had_is_not_held_for_ever"),
+    },
+    Mutant {
+        name: "notes-behind-keys",
+        what: "who catches up hears the notes of a leader only when the keys of those before it are compared, which a rollback waits for",
+        edits: &[Edit {
+            path: "crates/engine/src/catch_up.rs",
+            from: "        }\n        for &other in &others {\n            if !placement::is_live(self.id, &map) {\n",
+            to: "            if !placement::is_live(self.id, &map) {\n",
+        }],
+        found_by: cluster("suspects::a_part_that_the_next_leader_never_had_is_not_held_for_ever"),
+    },
+    Mutant {
         name: "spread-and-unsaid",
         what: "a member that has got a key from a leader which was lost before others had it does not know that they lack it",
         edits: &[Edit {

@@ -2,13 +2,14 @@
 
 use client::{Client, Container, KvObj, Tx};
 use engine::StoreConfig;
-use futures_util::future::{join, join_all};
+use futures_util::future::{join, join_all, select};
 use sim::{Cluster, ClusterSpec, members, seeds};
 use std::cell::Cell;
+use std::pin::pin;
 use std::time::Duration;
 use transport::SimNet;
 use types::{ContLayout, Durability, ObjType, Oid, TargetId};
-use wire::control::{ControlRequest, Name, OpenMode, TargetAim};
+use wire::control::{ControlRequest, Name, OpenMode, SnapName, TargetAim};
 use wire::map::PoolMap;
 use wire::obj::Cond;
 
@@ -227,6 +228,46 @@ fn what_one_of_three_saw_decided_is_not_taken_back_by_who_holds_the_part_still()
         });
     }
     assert!(committed > 2 || seeds(6).count() < 6, "{committed} were committed");
+}
+
+/// A leader was lost when one of its two members held a part of a transaction, and the one that led next did not. Nobody told the first how it was decided, for who led had nothing to decide: it held the part for
+/// good, and a rollback of the container waited for that (seed 2567 of the swarm with names).
+#[test]
+fn a_part_that_the_next_leader_never_had_is_not_held_for_ever() {
+    for at in seeds(6) {
+        let cluster = Cluster::start(ClusterSpec { seed: at, engines: 6, targets: 1 }).unwrap();
+        cluster.block_on(async {
+            let all = Decided::new(&cluster, &[[4, 5]]).await;
+            let [lost, next, _] = all.group;
+            let other = cluster.client("other");
+            let (net, env) = (SimNet::of(cluster.world()), other.env());
+            all.kv.put(None, Cond::NONE, b"k", b"before").await.unwrap();
+            let pool = open(&other).await.pool().clone();
+            let cont = Name::Label("c".into());
+            let snap = pool.snap_create(&cont, "").await.unwrap();
+            net.cut_one_way(&node(lost), &node(next));
+            let trouble = async {
+                env.sleep(Duration::from_micros(1500 + 500 * at)).await;
+                kill(&cluster, lost);
+                // It does not come again.
+                (0..6).for_each(|engine| net.cut("c", &Cluster::engine_name(engine)));
+                env.sleep(Duration::from_secs(30)).await;
+            };
+            select(pin!(all.commit()), pin!(trouble)).await;
+            let is_lost =
+                |map: &PoolMap| map.target(lost).is_some_and(|info| info.reason.is_some());
+            assert_eq!(members::await_map(&other, is_lost).await.unwrap(), None);
+            net.heal(&node(lost), &node(next));
+            cluster.start_engine(lost.0 as usize).await.unwrap();
+            let back = SnapName::Epoch(snap.epoch);
+            let back = pool.roll_back(&cont, &back, true);
+            let back = env.timeout(Duration::from_secs(300), back).await;
+            back.unwrap_or_else(|| panic!("at {at}: a part is held still")).unwrap();
+            let kv = KvObj { object: open(&other).await.object(all.kv.object.oid()) };
+            let found = kv.get(None, b"k").await.unwrap();
+            assert_eq!(found.as_deref(), Some(&b"before"[..]), "at {at}");
+        });
+    }
 }
 
 /// While places change hands a group of two has a third who is to come. What a leader whose place goes to that one told it last, and the other member not, that one had alone: it led,
