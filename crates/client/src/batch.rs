@@ -5,8 +5,9 @@
 //! runs. Of groups of one member, those on one target count as one.
 
 use crate::attempt::Attempt;
-use crate::cont::{Container, Members};
+use crate::cont::Container;
 use crate::read_from::{LEADER_TIME_MAX, MEMBER_TIME_MAX};
+use crate::route::{Asked, Route, Told};
 use crate::sums;
 use crate::target::Ask;
 use futures_util::FutureExt;
@@ -14,7 +15,7 @@ use futures_util::future::LocalBoxFuture;
 use smallvec::SmallVec;
 use std::time::Duration;
 use transport::Answer;
-use types::{Code, CsumKind, Epoch, Error, Oid, Result, TargetId, Unit};
+use types::{Code, CsumKind, Epoch, Error, Oid, Result, TargetId};
 use wire::cell::NamedPart;
 use wire::footprint::Opens;
 use wire::link::Link;
@@ -37,41 +38,6 @@ const MISMATCH_RETRIES: u32 = 2;
 
 /// What a batch has brought, and the room for what it fetched.
 type WithRoom<'a> = (BatchResult, Vec<&'a mut [u8]>);
-
-/// What of a batch one target carries out, and its whole group with it.
-struct Part {
-    /// Of the group.
-    unit: Unit,
-    leader: TargetId,
-    /// All members of the group; none where that does not matter.
-    members: Members,
-}
-
-/// Where a batch goes under one map: its parts, in the order in which its ops first name them.
-struct Route {
-    map_version: u32,
-    parts: SmallVec<[Part; 1]>,
-    /// For each op, the place of its part among them, where there are several.
-    of_ops: SmallVec<[u16; 4]>,
-    /// For each check, likewise.
-    of_checks: SmallVec<[u16; 4]>,
-}
-
-impl Route {
-    fn place(&mut self, part: Part) -> u16 {
-        let is_same = |known: &Part| known.leader == part.leader && known.members == part.members;
-        let known = self.parts.iter().position(is_same);
-        known.unwrap_or_else(|| {
-            self.parts.push(part);
-            self.parts.len() - 1
-        }) as u16
-    }
-
-    /// The target that an op goes to.
-    fn of_op(&self, op: usize) -> TargetId {
-        self.parts[self.of_ops[op] as usize].leader
-    }
-}
 
 /// By its place in the batch.
 #[derive(Clone, Copy)]
@@ -285,8 +251,9 @@ impl<'a> Batch<'a> {
         }
         let (mut has_asked, mut has_learned, mut moves) = (false, false, 0);
         let mut member_tries = self.member_tries();
+        let mut asked = Asked::default();
         loop {
-            let route = match self.route() {
+            let route = match self.route(&asked) {
                 // Somebody with a newer map made one of the objects.
                 Err(error) if error.code == Code::Stale && !has_learned => {
                     has_learned = true;
@@ -321,10 +288,15 @@ impl<'a> Batch<'a> {
             if route.parts.iter().any(|part| !placement::is_alone(part.unit.object, &map)) {
                 attempt.may_go_elsewhere();
             }
+            if !self.writes() {
+                // What it was told before says nothing.
+                asked.begin_anew();
+            }
+            asked.note(&route);
             let outcome = match &route.parts[..] {
                 [] => return Ok(BatchResult::nothing()),
                 [part] => self.run_on_one(part.leader, &mut attempt).await,
-                _ => Box::pin(self.run_on_several(&route, &mut attempt)).await,
+                _ => Box::pin(self.run_on_several(&route, &asked, &mut attempt)).await,
             };
             match outcome {
                 // Nothing has taken effect. While dkeys move it may happen again.
@@ -334,6 +306,7 @@ impl<'a> Batch<'a> {
                         return Err(error);
                     }
                     attempt.begin_anew(self.cont.client());
+                    asked.begin_anew();
                 }
                 Err(error) if self.map_version() == route.map_version => {
                     // A target that does not hold what it held may be out of the newest map. Where others have that, too, it will
@@ -381,7 +354,7 @@ impl<'a> Batch<'a> {
         if let Some(error) = self.failed.take() {
             return Err(error);
         }
-        let route = self.route()?;
+        let route = self.route(&Asked::default())?;
         let mut attempt = Attempt::only_try(self.cont.client(), time_max);
         attempt.route(route.map_version);
         match &route.parts[..] {
@@ -441,29 +414,9 @@ impl<'a> Batch<'a> {
         self.cont.pool().0.state.map_version()
     }
 
-    /// Where everything goes under the newest map that is known.
-    fn route(&self) -> Result<Route> {
-        let mut route = Route {
-            map_version: self.map_version(),
-            parts: SmallVec::new(),
-            of_ops: SmallVec::with_capacity(self.ops.len()),
-            of_checks: SmallVec::with_capacity(self.checks.len()),
-        };
-        // Groups that differ in a member take part for themselves: one may lose its leader and the other not.
-        let is_apart = self.writes();
-        let part = |unit: Unit| -> Result<Part> {
-            let (leader, members) = self.cont.group_of(unit, is_apart)?;
-            Ok(Part { unit, leader, members })
-        };
-        for op in &self.ops {
-            let place = route.place(part(op.unit())?);
-            route.of_ops.push(place);
-        }
-        for check in &self.checks {
-            let place = route.place(part(check.unit)?);
-            route.of_checks.push(place);
-        }
-        Ok(route)
+    /// Where everything goes under the newest map that is known; `asked`: as what it was asked for before.
+    fn route(&self, asked: &Asked) -> Result<Route> {
+        Route::find(&self.cont, self.map_version(), &self.ops, &self.checks, asked)
     }
 
     async fn run_on_one(&mut self, target: TargetId, attempt: &mut Attempt) -> Result<BatchResult> {
@@ -584,6 +537,7 @@ impl<'a> Batch<'a> {
     async fn run_on_several(
         &mut self,
         route: &Route,
+        asked: &Asked,
         attempt: &mut Attempt,
     ) -> Result<BatchResult> {
         if !self.bulk_in.is_empty() {
@@ -630,21 +584,34 @@ impl<'a> Batch<'a> {
                 outcome => break outcome?,
             }
         };
-        let reply: TxReply<'_> = wire::decode(&answer.body[1..])?;
-        if reply.parts.len() != parts.len() {
-            return Err(Error::new(Code::Proto, "a transaction's answer lacks parts"));
-        }
+        let result = self.result_of_several(asked, answer)?;
+        self.note_opens(|op| route.of_op(op), &result)?;
+        Ok(result)
+    }
+
+    /// What a coordinator has answered, of the parts that were asked for when the batch took effect.
+    fn result_of_several(&self, asked: &Asked, answer: Answer) -> Result<BatchResult> {
+        let body = &answer.body[1..];
+        let of_ops = match asked.form_of(body)? {
+            Told::Parts(of_ops) => of_ops,
+            Told::Whole => {
+                let bodies: SmallVec<[Body; 1]> =
+                    SmallVec::from_iter([Body { bytes: answer.body, from: 1 }]);
+                let epoch = bodies[0].epoch()?;
+                let (op_count, places) = (self.ops.len(), SmallVec::new());
+                return Ok(BatchResult { epoch, bodies, op_count, places });
+            }
+        };
+        let reply: TxReply<'_> = wire::decode(body)?;
         let bodies: SmallVec<[Body; 1]> =
             reply.parts.iter().map(|part| Body { bytes: part.to_vec(), from: 0 }).collect();
-        let mut counts = vec![0u16; parts.len()];
-        let places = route.of_ops.iter().map(|&part| {
+        let mut counts = vec![0u16; bodies.len()];
+        let places = of_ops.iter().map(|&part| {
             counts[part as usize] += 1;
             (part, counts[part as usize] - 1)
         });
-        let places = places.collect();
-        let result = BatchResult { epoch: reply.epoch, bodies, op_count: self.ops.len(), places };
-        self.note_opens(|op| route.of_op(op), &result)?;
-        Ok(result)
+        let (places, op_count) = (places.collect(), self.ops.len());
+        Ok(BatchResult { epoch: reply.epoch, bodies, op_count, places })
     }
 
     /// Remembers the handles that the batch registered, for restarts of the engine.

@@ -37,6 +37,7 @@ mod patience;
 mod pool;
 mod read_from;
 mod rebuild;
+mod route;
 mod runs;
 mod snaps;
 mod sparse;

@@ -238,6 +238,13 @@ impl Target {
     }
 }
 
+/// True when a target is a member of a unit's group that lacks nothing of it; who is to join the group is none yet.
+pub(crate) fn has_all_of(member: TargetId, map: &PoolMap, unit: Unit) -> bool {
+    placement::is_live(member, map)
+        && layout_with(unit, map)
+            .is_ok_and(|all| all.members(unit.group as usize).contains(&member))
+}
+
 /// See [`Target::copies_left_of_lacking`].
 fn left_of_lacking(left: usize, width: usize) -> Option<usize> {
     (left < width).then_some(left)

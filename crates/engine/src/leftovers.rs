@@ -23,6 +23,11 @@ impl Target {
         before: Option<&PoolMap>,
     ) {
         let Ok(map) = ctx.map() else { return };
+        if !ctx.is_unsure()
+            && let Err(error) = self.drop_parts_of_others(ctx, &map)
+        {
+            tracing::warn!("target {}: parts of groups of others are held: {error}", self.id);
+        }
         let has_moved = before.is_none_or(|before| {
             // What was left to drop when it was lost is not known.
             let moves = |map: &PoolMap| {
@@ -123,15 +128,25 @@ impl Target {
         Ok(())
     }
 
-    /// Parts, decisions, answers and nameless objects of others. In one step: no other map comes meanwhile.
-    fn clear_notes(&self, ctx: &TargetPool, map: &PoolMap) -> Result<()> {
-        let is_strange = |unit: &Unit| self.is_strange(map, *unit);
+    /// Drops parts of groups that are not its own any more, at once, whatever else is kept: nobody tells this target how they are decided. Whoever is out and comes back gets what they have changed
+    /// with the keys.
+    fn drop_parts_of_others(&self, ctx: &TargetPool, map: &PoolMap) -> Result<()> {
         for (tx, _) in ctx.shard.prepared() {
-            if crate::commit::part_unit(ctx, tx).as_ref().is_some_and(is_strange) {
+            // Groups of one member each may be in one part, and may have gone to different targets.
+            let units = crate::commit::part_units(ctx, tx);
+            if !units.is_empty() && units.iter().all(|unit| self.is_strange(map, *unit)) {
+                tracing::debug!("target {}: drops part {tx:?} of others", self.id);
                 ctx.shard.decide(tx, TxOutcome::Aborted, None, &[])?;
                 ctx.undecided.wake(&tx);
             }
         }
+        Ok(())
+    }
+
+    /// Parts, decisions, answers and nameless objects of others. In one step: no other map comes meanwhile.
+    fn clear_notes(&self, ctx: &TargetPool, map: &PoolMap) -> Result<()> {
+        let is_strange = |unit: &Unit| self.is_strange(map, *unit);
+        self.drop_parts_of_others(ctx, map)?;
         for (tx, _, participants) in ctx.shard.decisions() {
             if participants.first().is_some_and(is_strange) {
                 ctx.shard.forget_decision(tx)?;

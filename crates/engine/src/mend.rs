@@ -5,7 +5,7 @@
 
 use crate::damage::{Spot, is_damage};
 use crate::give_way::TURN_BYTES;
-use crate::group::Group;
+use crate::group::{Group, has_all_of};
 use crate::streams::Sent;
 use crate::suspects::{What, changed_by};
 use crate::target::{Target, TargetPool};
@@ -272,7 +272,7 @@ impl Target {
             return Ok(());
         }
         let map = ctx.map()?;
-        let waits = to.followers.iter().all(|member| !placement::is_live(*member, &map));
+        let waits = !to.followers.iter().any(|member| has_all_of(*member, &map, unit));
         let until = self.env.now() + if waits { TURNS_TIME_MAX } else { Duration::ZERO };
         for (tx, _) in held {
             if !changes_key(ctx, tx, cont, unit, dkey) {

@@ -1,12 +1,7 @@
 //! Defects of clients: of those whose group is led by another one than when they began to ask, and of mounts that ask ahead; and of what devices are given
 //! to write.
 
-use super::{Edit, Mutant, Test};
-
-/// A test of simulated clusters.
-const fn cluster(filter: &'static str) -> Test {
-    Test { package: "sim", program: "cluster", filter, env: &[] }
-}
+use super::{Edit, Mutant, Test, cluster};
 
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
@@ -83,5 +78,25 @@ pub(super) const MUTANTS: &[Mutant] = &[
             filter: "ahead::what_this_mount_does_is_seen_whoever_looked_ahead",
             env: &[],
         },
+    },
+    Mutant {
+        name: "parts-are-joined-again",
+        what: "a batch that comes again, by another map, is asked for in fewer parts than before",
+        edits: &[Edit {
+            path: "crates/client/src/route.rs",
+            from: "            (known.leader, known.was, &known.members) == (part.leader, part.was, &part.members)\n",
+            to: "            (known.leader, &known.members) == (part.leader, &part.members) || known.was > part.was + 99\n",
+        }],
+        found_by: cluster("divided::an_answer_is_that_of_the_parts_that_were_asked_for_first"),
+    },
+    Mutant {
+        name: "answers-of-one-part-unread",
+        what: "a batch that comes again in several parts does not know the answer to it when it was one",
+        edits: &[Edit {
+            path: "crates/client/src/route.rs",
+            from: "        let whole = self.0.first().filter(|form| form.part_count == 1);\n",
+            to: "        let whole = self.0.first().filter(|form| form.part_count == 99);\n",
+        }],
+        found_by: cluster("divided::an_answer_is_that_of_the_parts_that_were_asked_for_first"),
     },
 ];

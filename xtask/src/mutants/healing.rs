@@ -2,12 +2,7 @@
 //!
 //! Some were mended; others are such as whoever works there may make.
 
-use super::{Edit, Mutant, Test};
-
-/// A test of simulated clusters.
-const fn cluster(filter: &'static str) -> Test {
-    Test { package: "sim", program: "cluster", filter, env: &[] }
-}
+use super::{Edit, Mutant, Test, cluster};
 
 /// A test of the control service.
 const fn control(filter: &'static str) -> Test {
@@ -202,24 +197,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
         found_by: cluster("suspects::a_part_that_one_of_three_saw_decided_is_with_all"),
     },
     Mutant {
-        name: "prepared-and-unsuspected",
-        what: "a member does not compare parts with a new leader when the lost one had it hold one that this leader may lack",
+        name: "joiners-wait-for-no-part",
+        what: "who joins a group is refused keys while parts hold them, and begins anew for ever where they are written all the time",
         edits: &[Edit {
-            path: "crates/engine/src/suspects.rs",
-            from: "            let unit = walk(&batch.ops).map(Op::unit).chain(checked).next();\n",
-            to: "            let unit = walk(&batch.ops).map(Op::unit).chain(checked).next().filter(|_| false);\n",
+            path: "crates/engine/src/mend.rs",
+            from: "        let waits = !to.followers.iter().any(|member| has_all_of(*member, &map, unit));\n",
+            to: "        let waits = !to.followers.iter().any(|member| has_all_of(*member, &map, unit) || placement::is_live(*member, &map));\n",
         }],
-        found_by: cluster("suspects::a_part_that_the_next_leader_never_had_is_not_held_for_ever"),
-    },
-    Mutant {
-        name: "notes-behind-keys",
-        what: "who catches up hears the notes of a leader only when the keys of those before it are compared, which a rollback waits for",
-        edits: &[Edit {
-            path: "crates/engine/src/catch_up.rs",
-            from: "        }\n        for &other in &others {\n            if !placement::is_live(self.id, &map) {\n",
-            to: "            if !placement::is_live(self.id, &map) {\n",
-        }],
-        found_by: cluster("suspects::a_part_that_the_next_leader_never_had_is_not_held_for_ever"),
+        found_by: cluster("suspects::a_part_is_not_held_by_who_has_given_its_group_away"),
     },
     Mutant {
         name: "spread-and-unsaid",

@@ -73,6 +73,11 @@ pub fn run(root: &Path, names: &[&str]) -> Result<bool, String> {
     run::run(root, all().filter(is_meant))
 }
 
+/// A test of simulated clusters.
+const fn cluster(filter: &'static str) -> Test {
+    Test { package: "sim", program: "cluster", filter, env: &[] }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,10 +1,6 @@
 //! Defects in what is believed of targets that come back, and of parts of transactions that they hold.
 
-use super::{Edit, Mutant, Test};
-
-const fn cluster(filter: &'static str) -> Test {
-    Test { package: "sim", program: "cluster", filter, env: &[] }
-}
+use super::{Edit, Mutant, Test, cluster};
 
 const fn control(filter: &'static str) -> Test {
     Test { package: "control", program: "control", filter, env: &[] }

@@ -1,6 +1,6 @@
 //! Mended defects of transactions, of retries and of what is shown when.
 
-use super::{Edit, Mutant, SWARM, Test};
+use super::{Edit, Mutant, SWARM, Test, cluster};
 
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
@@ -96,5 +96,35 @@ pub(super) const MUTANTS: &[Mutant] = &[
             to: "        self.config().durability == Durability::Wal && false\n",
         }],
         found_by: SWARM,
+    },
+    Mutant {
+        name: "prepared-and-unsuspected",
+        what: "a member does not compare parts with a new leader when the lost one had it hold one that this leader may lack",
+        edits: &[Edit {
+            path: "crates/engine/src/suspects.rs",
+            from: "            let unit = walk(&batch.ops).map(Op::unit).chain(checked).next();\n",
+            to: "            let unit = walk(&batch.ops).map(Op::unit).chain(checked).next().filter(|_| false);\n",
+        }],
+        found_by: cluster("suspects::a_part_that_the_next_leader_never_had_is_not_held_for_ever"),
+    },
+    Mutant {
+        name: "notes-behind-keys",
+        what: "who catches up hears the notes of a leader only when the keys of those before it are compared, which a rollback waits for",
+        edits: &[Edit {
+            path: "crates/engine/src/catch_up.rs",
+            from: "        }\n        for &other in &others {\n            if !placement::is_live(self.id, &map) {\n",
+            to: "            if !placement::is_live(self.id, &map) {\n",
+        }],
+        found_by: cluster("suspects::a_part_that_the_next_leader_never_had_is_not_held_for_ever"),
+    },
+    Mutant {
+        name: "parts-of-others-are-kept",
+        what: "who has given a group away keeps a part of a transaction of it, which nobody tells it the end of",
+        edits: &[Edit {
+            path: "crates/engine/src/leftovers.rs",
+            from: "        if !ctx.is_unsure()\n            && let Err(error) = self.drop_parts_of_others(ctx, &map)\n",
+            to: "        if ctx.map_version() == 0\n            && let Err(error) = self.drop_parts_of_others(ctx, &map)\n",
+        }],
+        found_by: cluster("suspects::a_part_is_not_held_by_who_has_given_its_group_away"),
     },
 ];

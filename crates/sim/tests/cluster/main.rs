@@ -11,6 +11,7 @@ mod checksums;
 mod coded;
 mod control_plane;
 mod day;
+mod divided;
 mod ended;
 
 mod failed_devices;

@@ -316,3 +316,48 @@ fn who_comes_to_lead_by_a_move_has_nothing_alone() {
         });
     }
 }
+
+/// What a member of a group gives away to another target while a part of a transaction is in doubt it holds no more: who leads the group has nothing to do with it, and a rollback of the
+/// container waited for ever.
+#[test]
+fn a_part_is_not_held_by_who_has_given_its_group_away() {
+    for seed in seeds(8) {
+        let spec = ClusterSpec { seed, engines: 5, targets: 1 };
+        let cluster = Cluster::start_healing(spec, StoreConfig::default(), Some(600)).unwrap();
+        cluster.block_on(async {
+            let client = cluster.client("c");
+            let cont =
+                cluster.container(&client, Durability::Wal, ContLayout::Plain).await.unwrap();
+            let class = "RP_2G1".parse().unwrap();
+            let oid = |number| cont.generate_oid(ObjType::KvHashed, class, 0, number).unwrap();
+            let follows = |oid: &Oid| cont.layout(*oid).unwrap().members(0)[1] == TargetId(1);
+            let kvs = (0..).map(oid).filter(follows).take(40);
+            let kvs: Vec<KvObj> = kvs.map(|oid| KvObj { object: cont.object(oid) }).collect();
+            let snap = cont.pool().snap_create(&Name::Label("c".into()), "").await.unwrap();
+            let is_over = Cell::new(false);
+            let write = async |pair: &[KvObj]| {
+                while !is_over.get() {
+                    let tx = Tx::open(&cont, false);
+                    for kv in pair {
+                        kv.put(Some(&tx), Cond::NONE, b"k", b"after").await.unwrap();
+                    }
+                    // It may be too much for the patience of one.
+                    let _ = tx.commit().await;
+                }
+            };
+            let moves = async {
+                SimNet::of(cluster.world()).set_delay(Duration::ZERO, Duration::from_millis(20));
+                let (pool, targets) = (Name::Label("p".into()), vec![TargetId(1)]);
+                let aim = ControlRequest::PoolAim { pool, targets, aim: TargetAim::Drain };
+                client.control(&aim).await.unwrap();
+                let has_moved = |map: &PoolMap| map.next.is_none() && !map.outs.is_empty();
+                let lacking = members::await_map(&client, has_moved).await.unwrap();
+                assert_eq!(lacking, None, "seed {seed}");
+                is_over.set(true);
+            };
+            join(join_all(kvs.chunks(2).map(write)), moves).await;
+            let back = SnapName::Epoch(snap.epoch);
+            cont.pool().roll_back(&Name::Label("c".into()), &back, true).await.unwrap();
+        });
+    }
+}
