@@ -108,6 +108,8 @@ pub(super) struct Run {
     pub migrated: Cell<u64>,
     /// Uses of data by clients that may have counted as dead meanwhile, or that were given up and may arrive later.
     pub late_writes: Cell<u64>,
+    /// Names that clients have removed, as far as they know: they got no answer.
+    pub lost_unlinks: Cell<u64>,
     /// A snapshot is taken, or looked at.
     pub is_taking: Cell<bool>,
     pub snapshots_taken: Cell<u64>,
@@ -162,6 +164,7 @@ pub fn run(settings: &Settings, tells: bool) -> std::result::Result<Report, Stri
         is_migrating: Cell::new(false),
         migrated: Cell::new(0),
         late_writes: Cell::new(0),
+        lost_unlinks: Cell::new(0),
         is_taking: Cell::new(false),
         snapshots_taken: Cell::new(0),
         rollbacks: Cell::new(0),
