@@ -20,7 +20,7 @@ use wire::map::DownReason;
 /// named, in all of them.
 ///
 /// Of a target whose engine is excluded nobody waits any more for what it may have alone: others go on with
-/// what they have. It is made anew when its engine is back, and this is asked once more.
+/// what they have. If its engine is there, with another store, it is made anew at once, and stays out; else when that is back, and this is asked once more.
 ///
 /// Of a target that is behind, with damaged pages of its index that nobody can tell the content of
 /// ('azekura pool health' says so), only that content is given up: other targets that left earlier lead
@@ -76,7 +76,14 @@ fn run_one(session: &Session, pool: &str, target: TargetId) -> Outcome {
     let reason = before.map.target(target).and_then(|of| of.reason);
     let name = Name::Uuid(before.uuid);
     props::run(session, ControlRequest::PoolResetTarget { pool: name, target })?;
+    let is_anew = reason == Some(DownReason::Excluded) && {
+        let now = super::info(session, pool)?;
+        now.map.target(target).is_some_and(|of| of.reason != Some(DownReason::Lost))
+    };
     session.out.done(&match reason {
+        Some(DownReason::Excluded) if is_anew => format!(
+            "What target {target} of pool '{pool}' held is not there any more: it is made anew, empty, and serves when it is not excluded any more."
+        ),
         Some(DownReason::Behind) => format!(
             "Others lead before target {target} of pool '{pool}': what was in its damaged pages is as they have it."
         ),
@@ -107,8 +114,15 @@ fn run_all(session: &Session, pool: Option<&str>, rank: Rank) -> Outcome {
             reset(&client, info, *target)?;
         }
         if !lost.is_empty() || !excluded.is_empty() {
-            let [targets, given_up] =
-                [lost, excluded].map(|all| all.iter().map(|target| target.0).collect());
+            // Whose store is there, and is not what it was, is made anew also where it is excluded.
+            let now = super::info(session, &info.uuid.to_string())?;
+            let is_lost = |target: &TargetId| {
+                now.map.target(*target).is_some_and(|of| of.reason == Some(DownReason::Lost))
+            };
+            let (given_up, anew): (Vec<_>, Vec<_>) = excluded.into_iter().partition(is_lost);
+            let mut targets: Vec<u32> = lost.iter().chain(&anew).map(|target| target.0).collect();
+            targets.sort_unstable();
+            let given_up = given_up.iter().map(|target| target.0).collect();
             report.pools.push(Part { pool: info.label.clone(), targets, given_up });
         }
     }

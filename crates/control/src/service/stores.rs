@@ -159,19 +159,6 @@ impl Service {
             let (durability, version) = (before.durability, before.map_version + 1);
             // Read after the pool, which is written with the state of an engine: see `members`.
             let engines = self.store.engines().await?;
-            // Why a target is down that holds what it should, if it or its engine is out.
-            let out = |target: &TargetDf| {
-                if target.aim == TargetAim::Exclude {
-                    return Some(DownReason::Excluded);
-                }
-                let rank = target.rank;
-                let engine = engines.iter().find(|engine: &&EngineDf| engine.rank == rank)?;
-                match engine.member.state {
-                    MemberState::Excluded => Some(DownReason::Excluded),
-                    MemberState::Stopped => Some(DownReason::Stopped),
-                    MemberState::Up | MemberState::Down | MemberState::Joining => None,
-                }
-            };
             let (mut has_changed, mut lost) = (false, Vec::new());
             let is_alone = pool.record.targets.len() == 1;
             for Found { target, asked, incarnation, is_unsure, kept_map_version } in found {
@@ -183,7 +170,7 @@ impl Service {
                 }
                 let was_whole = held.info().holds_its_part();
                 let was_behind = held.reason == Some(DownReason::Behind);
-                let out = out(held);
+                let out = why_out(held, &engines);
                 has_changed |= note_one(held, *incarnation, durability, out, version);
                 if *is_unsure && !is_alone {
                     let has_all = durability == Durability::Wal || *kept_map_version == ALL_IS_HERE;
@@ -242,10 +229,14 @@ impl Service {
         if target.reason == Some(DownReason::Behind) {
             return self.pass_by(&pool, id, orders).await;
         }
+        let serves_what_is_there = || serve_order(&pool, target);
         if target.info().holds_its_part() && target.reason == Some(DownReason::Excluded) {
-            return self.give_up(&pool, id, orders).await;
-        }
-        if target.info().holds_its_part() {
+            // Its store may have been exchanged since it is out: then it is made anew like others, and is out still.
+            let (found, _) = order_each(orders, [id], serves_what_is_there).await;
+            if found.iter().all(|(_, reply)| reply.incarnation == target.incarnation) {
+                return self.give_up(&pool, id, orders).await;
+            }
+        } else if target.info().holds_its_part() {
             let rank = target.rank;
             return Err(Error::new(
                 Code::Busy,
@@ -256,7 +247,7 @@ impl Service {
             ));
         }
         // It may be back, and nobody has looked yet.
-        let (found, _) = order_each(orders, [id], || serve_order(&pool, target)).await;
+        let (found, _) = order_each(orders, [id], serves_what_is_there).await;
         if found.iter().any(|(_, reply)| reply.incarnation == target.incarnation) {
             return Err(Error::new(
                 Code::Busy,
@@ -281,13 +272,17 @@ impl Service {
         loop {
             attempts.next()?;
             let mut now = self.ready_pool(&Name::Uuid(pool.uuid)).await?;
+            // Read after the pool, which is written with the state of an engine: see `members`.
+            let engines = self.store.engines().await?;
             let before = now.record.clone();
             now.record.map_version += 1;
             let version = now.record.map_version;
             if let Some(target) = now.record.targets.iter_mut().find(|target| target.id == id) {
                 target.incarnation = incarnation;
                 // Of what has copies it gets back what others have.
-                target.turn(TargetState::Down, Some(DownReason::Behind), version);
+                let out = why_out(target, &engines).filter(|why| *why == DownReason::Excluded);
+                let reason = out.unwrap_or(DownReason::Behind);
+                target.turn(TargetState::Down, Some(reason), version);
                 target.left = LEFT_EMPTY;
             }
             let tx = Tx::new().replace(&now);
@@ -406,6 +401,19 @@ impl Service {
             }
             Err(error) => Err(error),
         }
+    }
+}
+
+/// Why a target is down that holds what it should, if it or its engine is out.
+fn why_out(target: &TargetDf, engines: &[EngineDf]) -> Option<DownReason> {
+    if target.aim == TargetAim::Exclude {
+        return Some(DownReason::Excluded);
+    }
+    let engine = engines.iter().find(|engine| engine.rank == target.rank)?;
+    match engine.member.state {
+        MemberState::Excluded => Some(DownReason::Excluded),
+        MemberState::Stopped => Some(DownReason::Stopped),
+        MemberState::Up | MemberState::Down | MemberState::Joining => None,
     }
 }
 

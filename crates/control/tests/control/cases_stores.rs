@@ -3,7 +3,7 @@
 use crate::fake::{FakePoolShard, System, label};
 use futures_executor::block_on;
 use types::{Code, Rank, TargetId};
-use wire::control::ControlRequest as R;
+use wire::control::{ControlRequest as R, TargetAim};
 use wire::map::{DownReason, TargetState};
 
 const LOST: TargetId = TargetId(2);
@@ -160,6 +160,36 @@ fn who_waits_for_one_that_never_comes_back_goes_on_without_it() {
     assert_eq!((of(4).reason, of(5).reason), (Some(DownReason::Behind), Some(DownReason::Lost)));
     system.run(reset(5)).unwrap();
     system.assert_in_step();
+}
+
+/// The disks of an excluded engine were exchanged, and a reset before anybody had looked at them gave up what it held, and made nothing anew: after the
+/// exclusion its targets were down still, until they were reset once more (seed 21901 of the swarm).
+#[test]
+fn what_is_excluded_and_exchanged_is_made_anew_by_one_reset() {
+    let system = System::new(3);
+    system.pool("tank");
+    system.cont("tank", "home");
+    let reason = || system.pools()[0].map.target(LOST).unwrap().reason;
+    let aim = |aim| R::PoolAim { pool: label("tank"), targets: vec![LOST], aim };
+    let reset = || R::PoolResetTarget { pool: label("tank"), target: LOST };
+    system.run(aim(TargetAim::Exclude)).unwrap();
+    system.targets.wipe(LOST);
+    system.run(reset()).unwrap();
+    assert_eq!(reason(), Some(DownReason::Excluded), "it stays out");
+    resume(&system);
+    assert_eq!(reason(), Some(DownReason::Excluded));
+    system.run(aim(TargetAim::Serve)).unwrap();
+    assert_eq!(behind(&system), [LOST], "others give it what they have");
+    system.assert_in_step();
+    // What is there, and was excluded, is given up by the word of an administrator.
+    system.run(aim(TargetAim::Exclude)).unwrap();
+    system.run(reset()).unwrap();
+    assert_eq!(reason(), Some(DownReason::Lost));
+    // Then made anew, and not served before it is to serve.
+    system.run(reset()).unwrap();
+    assert_eq!(reason(), Some(DownReason::Excluded));
+    system.run(aim(TargetAim::Serve)).unwrap();
+    assert_eq!(behind(&system), [LOST]);
 }
 
 /// Two targets waited for each other for ever: one that left earlier, and one that has damaged pages of its index since.
