@@ -7,10 +7,14 @@
 use crate::target::{Target, TargetPool};
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::time::Duration;
 use types::map::HashMap;
-use types::{ContId, Epoch, PoolId, Result, Unit};
+use types::{Code, ContId, Epoch, Error, PoolId, Result, Unit};
 use wire::obj::AdminReply;
 use wire::versions::{ContStage, ContVersions};
+
+/// So long what was ordered before a snapshot may be on its way to members of groups.
+const MEMBERS_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// A rollback that was ordered.
 struct Rollback {
@@ -60,13 +64,19 @@ impl Target {
         versions: ContVersions,
     ) -> Result<AdminReply> {
         let ctx = self.pools.of(pool).await?;
+        let known = ctx.shard.versions(cont)?.snapshots.last().copied();
+        let is_new = versions.snapshots.last().copied() > known;
         let lsn = ctx.shard.set_versions(cont, &versions)?;
         // In the same step: no change comes between the snapshot and the clock.
         if let Some(last) = versions.snapshots.last() {
             ctx.clock.observe(*last);
         }
         let epoch = ctx.clock.last().max(ctx.shard.last_epoch());
+        let ordered = ctx.streams.last();
         ctx.shard.durable(lsn).await?;
+        if is_new {
+            self.have_members_settle(&ctx, ordered).await?;
+        }
         self.tell_when_swept(&ctx, cont);
         let under_way = match ctx.shard.versions(cont)? {
             now if now.revision != versions.revision => false,
@@ -90,6 +100,22 @@ impl Target {
             },
         };
         Ok(AdminReply { number: epoch.0, under_way, ..AdminReply::default() })
+    }
+
+    /// Ends when all members have what was ordered before a snapshot, which shows it: one that does not have it yet shows the present without it
+    /// ([`crate::member_reads`]), and whoever looks there after the snapshot was made would see less than that.
+    ///
+    /// Errors: `Busy` when that takes long, or others lead meanwhile.
+    async fn have_members_settle(&self, ctx: &TargetPool, ordered: u64) -> Result<()> {
+        let settled = ctx.streams.wait_for(ordered);
+        let settled = self.env.timeout(MEMBERS_TIME_MAX, settled).await;
+        settled.unwrap_or_else(|| Err(Error::bare(Code::TimedOut))).map_err(|error| {
+            let text = format!(
+                "not all copies have what was written before the snapshot ({error}); try again when all engines reach each other, or one is \
+                 called down"
+            );
+            Error::new(Code::Busy, text)
+        })
     }
 
     /// Starts a rollback unless it runs; true while it does. A failed one is started again by the

@@ -1,13 +1,8 @@
 //! Defects of reads by members: one shows what others do not, or do not show any more.
 
-use super::{Edit, Mutant, Test};
+use super::{Edit, Mutant, Test, cluster};
 
 const PATH: &str = "crates/engine/src/member_reads.rs";
-
-/// A test of simulated clusters.
-const fn reads(filter: &'static str) -> Test {
-    Test { package: "sim", program: "cluster", filter, env: &[] }
-}
 
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
@@ -18,7 +13,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             from: "let Some(dirty) = ctx.followed.dirty_of(leader).filter(|dirty| is_seen(dirty)) else {\n",
             to: "let Some(dirty) = ctx.followed.dirty_of(leader).filter(|dirty| is_seen(dirty) && false) else {\n",
         }],
-        found_by: reads("member_reads::what_not_all_members_have_is_not_shown"),
+        found_by: cluster("member_reads::what_not_all_members_have_is_not_shown"),
     },
     Mutant {
         name: "members-show-without-a-grant",
@@ -28,7 +23,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             from: "        } else if !self.is_lead_granted(ctx) {\n",
             to: "        } else if !self.is_lead_granted(ctx) && ctx.is_unsure() {\n",
         }],
-        found_by: reads("member_reads::a_member_that_is_cut_off_and_left_out_shows_nothing_old"),
+        found_by: cluster("member_reads::a_member_that_is_cut_off_and_left_out_shows_nothing_old"),
     },
     Mutant {
         name: "members-behind-show",
@@ -38,7 +33,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             from: "        let text = if ctx.is_unsure() || !placement::is_live(self.id, map) {\n",
             to: "        let text = if ctx.is_unsure() && placement::is_live(self.id, map) {\n",
         }],
-        found_by: reads("member_reads::a_member_that_is_behind_shows_nothing"),
+        found_by: cluster("member_reads::a_member_that_is_behind_shows_nothing"),
     },
     Mutant {
         name: "alone-and-shown-by-members",
@@ -48,7 +43,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             from: "        } else if !ctx.alike.are_all() {\n",
             to: "        } else if !ctx.alike.are_all() && ctx.is_unsure() {\n",
         }],
-        found_by: reads("shown_alone::what_a_member_shows_after_all_were_killed_is_with_others"),
+        found_by: cluster("shown_alone::what_a_member_shows_after_all_were_killed_is_with_others"),
     },
     Mutant {
         name: "members-show-under-parts",
@@ -58,7 +53,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             from: "        if ctx.shard.is_held(cont, summary) {\n",
             to: "        if ctx.shard.is_held(cont, summary) && summary.writes {\n",
         }],
-        found_by: reads("member_reads::what_a_part_of_a_transaction_holds_is_not_shown"),
+        found_by: cluster("member_reads::what_a_part_of_a_transaction_holds_is_not_shown"),
     },
     Mutant {
         name: "nobody-asks-how-far-orders-are",
@@ -68,7 +63,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             from: "        self.stream.get() == stream\n",
             to: "        self.stream.get() == stream && stream == 0\n",
         }],
-        found_by: reads("member_reads::a_member_answers_while_its_leader_does_not"),
+        found_by: cluster("member_reads::a_member_answers_while_its_leader_does_not"),
     },
     Mutant {
         name: "suspects-are-shown",
@@ -78,7 +73,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             from: "        } else if !ctx.suspects.is_empty() {\n",
             to: "        } else if !ctx.suspects.is_empty() && ctx.is_unsure() {\n",
         }],
-        found_by: reads("member_reads::what_one_member_has_of_a_lost_leader_is_not_shown"),
+        found_by: cluster("member_reads::what_one_member_has_of_a_lost_leader_is_not_shown"),
     },
     Mutant {
         name: "leaders-do-not-count-themselves",
@@ -88,7 +83,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             from: "        self.safe.look(self.settled(), shard.shown_lsn(), shard.last_lsn())\n",
             to: "        self.safe.look(self.settled(), shard.last_lsn(), shard.last_lsn())\n",
         }],
-        found_by: reads("member_reads::what_the_leader_has_not_written_is_not_shown"),
+        found_by: cluster("member_reads::what_the_leader_has_not_written_is_not_shown"),
     },
     Mutant {
         name: "installed-and-not-suspected",
@@ -98,7 +93,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             from: "        Order::Install { cont, unit, dkey, .. } => {\n            note((*cont, *unit, What::Dkey(dkey.to_vec())));\n",
             to: "        Order::Install { .. } => {\n",
         }],
-        found_by: reads("member_reads::what_a_lost_leader_gave_to_some_is_not_shown"),
+        found_by: cluster("member_reads::what_a_lost_leader_gave_to_some_is_not_shown"),
     },
     Mutant {
         name: "members-tell-of-no-use",
@@ -108,7 +103,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             from: "        self.add_use_at_members(ctx, &map, &mut differ).await;\n",
             to: "        self.add_use_at_members(ctx, &map, &mut differ[..0]).await;\n",
         }],
-        found_by: reads("oldest_first::what_is_used_at_members_moves_last"),
+        found_by: cluster("oldest_first::what_is_used_at_members_moves_last"),
     },
     Mutant {
         name: "pages-by-leaders-only",
@@ -118,7 +113,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             from: "            batch.may_ask_members();\n",
             to: "",
         }],
-        found_by: reads("member_pages::a_member_lists_a_directory_while_its_leader_does_not"),
+        found_by: cluster("member_pages::a_member_lists_a_directory_while_its_leader_does_not"),
     },
     Mutant {
         name: "sizes-are-never-dirty",
@@ -128,6 +123,16 @@ pub(super) const MUTANTS: &[Mutant] = &[
             from: "            self.require_clean(ctx, leader, |dirty| dirty.has_any_of(cont, unit))?;\n",
             to: "            self.require_clean(ctx, leader, |dirty| dirty.has_any_of(cont, unit) && false)?;\n",
         }],
-        found_by: reads("member_pages::what_not_all_members_have_is_in_no_page"),
+        found_by: cluster("member_pages::what_not_all_members_have_is_in_no_page"),
+    },
+    Mutant {
+        name: "snapshots-are-there-at-once",
+        what: "a snapshot is there before all members have what it shows",
+        edits: &[Edit {
+            path: "crates/engine/src/versions.rs",
+            from: "        if is_new {\n            self.have_members_settle(&ctx, ordered).await?;\n",
+            to: "        if is_new && ordered == u64::MAX {\n            self.have_members_settle(&ctx, ordered).await?;\n",
+        }],
+        found_by: cluster("member_reads::the_present_is_no_older_at_a_member_than_a_snapshot"),
     },
 ];

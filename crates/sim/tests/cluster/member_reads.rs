@@ -3,14 +3,14 @@
 use crate::old_values::{look_at, look_while, name, object, open, put};
 use client::{Client, ConnectOptions, KvObj, ReadFrom};
 use env::DiskFaults;
-use futures_util::future::{Either, join, join_all, select};
+use futures_util::future::{Either, join, join_all, join3, select};
 use sim::{Cluster, ClusterSpec, members, seeds};
 use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 use transport::SimNet;
 use types::{Code, ContLayout, Durability, Epoch, Result, TargetId};
-use wire::control::ControlRequest;
+use wire::control::{ControlRequest, Name};
 use wire::map::{DownReason, PoolMap, TargetState};
 use wire::obj::{
     Batch, BatchReply, Cond, FetchIod, FetchWant, Fetched, Op, OpReply, Request, Sums, TxId,
@@ -279,6 +279,37 @@ fn a_leader_that_stands_still_stops_no_reads() {
                 scene.cluster.world().resume(&name(LEADS));
             });
         }
+    }
+}
+
+/// A snapshot was made while an update was with its leader alone, and has it. A member that had not got the update showed the present without it, after the snapshot was there
+/// (seed 21425 of the swarm).
+#[test]
+fn the_present_is_no_older_at_a_member_than_a_snapshot() {
+    for seed in seeds(3) {
+        let scene = Scene::begin(seed, "RP_2G1");
+        scene.cluster.block_on(async {
+            scene.look().await;
+            scene.sleep(500).await;
+            scene.net().cut(&name(LEADS), &name(FOLLOWS));
+            let putting = put(&scene.far, b"new");
+            let looking = async {
+                scene.sleep(200).await;
+                let pool = open(&scene.admin).await.pool().clone();
+                let snap = pool.snap_create(&Name::Label("c".into()), "").await.unwrap();
+                (scene.look().await, snap.epoch)
+            };
+            let healing = async {
+                scene.sleep(3_000).await;
+                scene.net().heal_all();
+            };
+            let (_, (present, epoch), ()) = join3(putting, looking, healing).await;
+            let oid = scene.far.object.oid();
+            let then = KvObj { object: open(&scene.admin).await.at_epoch(epoch).object(oid) };
+            let then = then.get(None, b"k").await.unwrap();
+            assert_eq!(then.as_deref(), Some(&b"new"[..]), "seed {seed}: it came before");
+            assert_ne!(present.as_deref(), Some(&b"old"[..]), "seed {seed}");
+        });
     }
 }
 
