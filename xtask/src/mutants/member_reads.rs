@@ -1,6 +1,6 @@
 //! Defects of reads by members: one shows what others do not, or do not show any more.
 
-use super::{Edit, Mutant, Test, cluster};
+use super::{Edit, Mutant, cluster};
 
 const PATH: &str = "crates/engine/src/member_reads.rs";
 
