@@ -288,11 +288,13 @@ impl<'a> Batch<'a> {
             if route.parts.iter().any(|part| !placement::is_alone(part.unit.object, &map)) {
                 attempt.may_go_elsewhere();
             }
-            if !self.writes() {
+            if self.writes() {
+                asked.note(&route);
+            } else if route.parts.len() > 1 {
                 // What it was told before says nothing.
                 asked.begin_anew();
+                asked.note(&route);
             }
-            asked.note(&route);
             let outcome = match &route.parts[..] {
                 [] => return Ok(BatchResult::nothing()),
                 [part] => self.run_on_one(part.leader, &mut attempt).await,

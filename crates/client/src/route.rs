@@ -76,8 +76,8 @@ impl Route {
             Ok(Part { unit, leader, members, was: was.unwrap_or(0) })
         };
         let was_of_op = |at: usize| last.and_then(|form| form.of_ops.get(at).copied());
-        // Whoever leads it keeps the answer, in whatever form it is asked for.
-        if let Some(at) = first_change {
+        // Whoever leads it keeps the answer, in whatever form it is asked for. The first op comes first anyway.
+        if let Some(at) = first_change.filter(|at| *at > 0) {
             route.place(part(ops[at].unit(), was_of_op(at))?);
         }
         for (at, op) in ops.iter().enumerate() {
