@@ -107,16 +107,17 @@ impl Listing {
             self.at = (place - self.base) as usize;
             return Ok(());
         }
-        let Some((base, anchor)) =
-            self.begins.iter().rev().find(|(base, _)| *base <= place).cloned()
-        else {
-            return Ok(());
-        };
+        let known = self.begins.iter().rev().find(|(base, _)| *base <= place).cloned();
+        // After a rewind no page is known, and places given before are right all the same.
+        let (base, anchor) = known.unwrap_or_else(|| (0, DirAnchor::start()));
         self.base = base;
         self.page = Vec::new();
         self.at = 0;
         self.anchor = anchor;
         self.turn(fs, dir).await?;
+        while place > self.base + self.page.len() as u64 && !self.anchor.is_end() {
+            self.turn(fs, dir).await?;
+        }
         self.at = ((place - self.base) as usize).min(self.page.len());
         Ok(())
     }

@@ -5,24 +5,25 @@ use super::convert;
 use super::fault::{Answer, Fault};
 use super::table::{Inode, Version};
 use super::worker::Worker;
-use dfs::{CreateOptions, Stat};
+use dfs::{CreateOptions, Obj, OpenFlags, Stat};
 use fuselow::open_reply;
 use fuselow::{Entry, Fh, NewNode, NodeId, OpenFlags as OpenBits, Opened, Release, Request};
 use std::rc::Rc;
+
+/// How often it is tried to open what has no name, and is closed by others all the time.
+const OPEN_TRIES: u32 = 3;
 
 impl Worker {
     pub async fn open(&self, req: &Request, node: NodeId, bits: OpenBits) -> Answer<Opened> {
         let inode = self.inode(node)?;
         let as_of = self.volume.table.now();
         let obj = self.named(&inode);
-        let held = inode.is_open();
         let cuts = bits.has(libc::O_TRUNC);
         if cuts {
             inode.touch(&self.volume.table);
         }
         let flags = convert::open_flags(bits);
-        let opened = self.dfs_for(req).open_obj(&obj, flags, held).await;
-        let (obj, stat) = opened.map_err(Fault::of_node)?;
+        let (obj, stat) = self.open_held(req, &inode, &obj, flags).await?;
         self.learn(&inode, &obj, as_of);
         if cuts {
             inode.touch(&self.volume.table);
@@ -44,6 +45,26 @@ impl Worker {
             self.drop_privileges(&inode).await?;
         }
         Ok(Opened { fh, flags })
+    }
+
+    /// Opens an object that may have no name any more, as long as somebody has it open. Handles are of threads, and each gives its own back: where all that there were went back meanwhile, the object may be
+    /// freed, and what is opened is an empty one in its place.
+    async fn open_held(
+        &self,
+        req: &Request,
+        inode: &Inode,
+        obj: &Obj,
+        flags: OpenFlags,
+    ) -> Answer<(Obj, Stat)> {
+        for _ in 0..OPEN_TRIES {
+            let then = inode.holders();
+            let opened = self.dfs_for(req).open_obj(obj, flags, then.has_any()).await;
+            let (obj, stat) = opened.map_err(Fault::of_node)?;
+            if stat.nlink > 0 || !then.has_any() || inode.is_held_since(then) {
+                return Ok((obj, stat));
+            }
+        }
+        Err(Fault::Gone)
     }
 
     /// Makes a file and opens it; opens the one that somebody else made meanwhile.

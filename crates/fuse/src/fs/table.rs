@@ -29,6 +29,20 @@ pub struct Version {
     pub mtime_ns: i64,
 }
 
+/// Who had an object open at a moment.
+#[derive(Clone, Copy)]
+pub struct Holders {
+    opens: u32,
+    closes: u64,
+}
+
+impl Holders {
+    /// True when somebody had.
+    pub fn has_any(self) -> bool {
+        self.opens > 0
+    }
+}
+
 /// One object the kernel knows.
 pub struct Inode {
     number: u64,
@@ -39,6 +53,8 @@ struct InodeRecord {
     shared: SharedObj,
     /// Handles that programs have open through this mount.
     opens: u32,
+    /// Handles that programs have closed so far.
+    closes: u64,
     /// The last change of the object through this mount.
     changed: u64,
     /// The last change of a directory's names through this mount.
@@ -63,6 +79,7 @@ impl Inode {
         let state = InodeRecord {
             shared,
             opens: 0,
+            closes: 0,
             changed: 0,
             names_changed: 0,
             told: None,
@@ -170,10 +187,22 @@ impl Inode {
         self.state.lock().opens += 1;
     }
 
-    /// Counts a program's handle down.
+    /// Counts a program's handle down; before it is given back.
     pub fn closed(&self) {
         let mut state = self.state.lock();
         state.opens = state.opens.saturating_sub(1);
+        state.closes += 1;
+    }
+
+    /// Who has it open now.
+    pub fn holders(&self) -> Holders {
+        let state = self.state.lock();
+        Holders { opens: state.opens, closes: state.closes }
+    }
+
+    /// True when one of those who had it open then has it open still, as far as is known: what has no name was there all the time.
+    pub fn is_held_since(&self, then: Holders) -> bool {
+        self.state.lock().closes - then.closes < u64::from(then.opens)
     }
 
     /// An open file of it is being released, as long as the answer lives.

@@ -6,6 +6,8 @@ use dfs::sys::Sys;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use types::Durability;
 
 /// Without caching every operation sees what others have completed, files that are open included.
@@ -244,5 +246,49 @@ fn appends_from_two_mounts_are_whole() {
             next[who] += 1;
         }
         assert_eq!(next, [50; 4]);
+    }
+}
+
+/// A file that is replaced while several programs open it is the old one or the new one. One that lost its name a moment ago was opened because another program had it open, which gave it
+/// back meanwhile: it was empty.
+#[test]
+fn a_file_that_is_replaced_while_it_is_opened_is_never_empty() {
+    for system in systems(Durability::Memory) {
+        for cache in ["cache=metadata", "cache=none"] {
+            let mount = system.mount(cache);
+            let (new, at) = (mount.path("new"), mount.path("at"));
+            let replace = |round: u8| {
+                fs::write(&new, vec![round; 20_000]).unwrap();
+                fs::rename(&new, &at).unwrap();
+            };
+            replace(0);
+            let is_over = AtomicBool::new(false);
+            let read = || {
+                let mut count = 0;
+                while !is_over.load(Ordering::Relaxed) {
+                    match fs::read(&at) {
+                        Ok(bytes) => {
+                            assert_eq!(bytes.len(), 20_000, "{cache}");
+                            assert!(bytes.iter().all(|byte| *byte == bytes[0]), "{cache}");
+                            count += 1;
+                        }
+                        // It was replaced twice while the path was looked up.
+                        Err(error) => assert_eq!(error.raw_os_error(), Some(libc::ESTALE)),
+                    }
+                }
+                count
+            };
+            std::thread::scope(|scope| {
+                let readers: Vec<_> = (0..3).map(|_| scope.spawn(read)).collect();
+                for round in 1..120 {
+                    replace(round);
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                is_over.store(true, Ordering::Relaxed);
+                for reader in readers {
+                    assert!(reader.join().unwrap() > 0, "{cache}");
+                }
+            });
+        }
     }
 }

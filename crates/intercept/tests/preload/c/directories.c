@@ -54,6 +54,9 @@ int main(int argc, char **argv) {
     CHECK((entry = readdir(dir)) && strcmp(entry->d_name, after) == 0);
     rewinddir(dir);
     CHECK((entry = readdir(dir)) && strcmp(entry->d_name, ".") == 0);
+    rewinddir(dir);
+    seekdir(dir, middle);
+    CHECK((entry = readdir(dir)) && strcmp(entry->d_name, after) == 0);
     CHECK(closedir(dir) == 0);
 
     int fd = open("d", O_RDONLY | O_DIRECTORY);
