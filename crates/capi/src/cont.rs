@@ -13,7 +13,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use types::{Code, Epoch, Error, Result};
 use uuid::Uuid;
-use wire::control::{ContInfo, Evict, OpenMode};
+use wire::control::{ContInfo, ControlRequest, Evict, OpenMode};
 
 /// `DAOS_COO_RO`, `DAOS_COO_RW`, `DAOS_COO_EX`.
 const COO_RO: u32 = 1;
@@ -96,8 +96,15 @@ async fn create(
     spec: ContSpec,
 ) -> Result<ContInfo> {
     pool.require_writable()?;
-    let attrs = spec.attrs()?;
-    pool.mirror(&local)?.cont_create(&label, uuid, spec.props, attrs).await
+    let (attrs, count) = (spec.attrs()?, spec.numbers_used());
+    let pool = pool.mirror(&local)?;
+    let made = pool.cont_create(&label, uuid, spec.props, attrs).await?;
+    if count > 0 {
+        // Nobody has had one of its numbers yet.
+        let numbers = ControlRequest::AllocOids { pool: pool.info().id, cont: made.id, count };
+        pool.client().control(&numbers).await?;
+    }
+    Ok(made)
 }
 
 /// Makes a container, with the label that the properties may name. `uuid` (or NULL) gets its

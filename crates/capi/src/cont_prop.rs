@@ -58,9 +58,16 @@ pub(crate) async unsafe fn fill(
     if list.is_null() {
         return Ok(());
     }
-    let attrs = read(local, cont_subject(handle)).await?;
+    let mut kept = kept(local, handle).await?;
     // SAFETY: the caller's promise.
-    unsafe { fill_cont_kept(list, info, attrs.get(KEPT_ATTR).map(Vec::as_slice)) }
+    if unsafe { prop::asks_for(list, cont::ALLOCED_OID) } {
+        // Whoever copies objects under their ids makes the copy with this, so that none is given there a second time. How far it is
+        // shows a number that nobody else gets any more.
+        let last = handle.mirror(local)?.alloc_oids(1).await?;
+        kept.insert(cont::ALLOCED_OID, Value::Number(last));
+    }
+    // SAFETY: the caller's promise.
+    unsafe { fill_cont_kept(list, info, kept) }
 }
 
 /// Changes properties. The label is the catalog's; what is fixed when a container is made may be
@@ -99,8 +106,8 @@ async fn set(local: &Local, handle: &ContHandle, values: Vec<(u32, Value)>) -> R
     for (property, value) in values {
         match (property, value) {
             (cont::LABEL, Value::Text(text)) => label = Some(text),
-            // It is healthy, and a program that says so changes nothing.
-            (cont::STATUS, _) => {}
+            // It is healthy, and has given out so many numbers or more: a program that says so changes nothing.
+            (cont::STATUS | cont::ALLOCED_OID, _) => {}
             (cont::OWNER | cont::OWNER_GROUP | cont::ACL | cont::ROOTS, value)
             | (cont::SNAPSHOT_MAX | cont::DEDUP_THRESHOLD, value) => {
                 kept.insert(property, value);

@@ -225,6 +225,19 @@ fn put(entry: &mut daos_prop_entry, value: &Value) -> Outcome {
     Ok(())
 }
 
+/// True when a list asks for all there is, or for this by name.
+///
+/// # Safety
+/// NULL, or a list that nobody else uses meanwhile.
+pub unsafe fn asks_for(list: *mut daos_prop_t, property: u32) -> bool {
+    if list.is_null() {
+        return false;
+    }
+    // SAFETY: the caller's promise.
+    let entries = unsafe { entries(list) };
+    entries.is_empty() || entries.iter().any(|entry| entry.dpe_type == property)
+}
+
 /// Fills a list in: each entry with the value of its type, or marked as not set. Entries without a
 /// type get those of `all` in order; a list without entries gets all that there are. What entries
 /// held before is overwritten, not freed.

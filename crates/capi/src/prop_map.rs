@@ -83,6 +83,14 @@ pub struct ContSpec {
 }
 
 impl ContSpec {
+    /// So many object numbers are in use already: those of a container that is copied under its ids.
+    pub fn numbers_used(&self) -> u64 {
+        match self.kept.get(&cont::ALLOCED_OID) {
+            Some(Value::Number(count)) => *count,
+            _ => 0,
+        }
+    }
+
     fn set(&mut self, property: u32, value: Value) -> Result<()> {
         match (property, value) {
             (cont::LABEL, Value::Text(label)) => self.label = Some(label),
@@ -230,23 +238,23 @@ pub(crate) fn cont_values(info: &ContInfo, kept: BTreeMap<u32, Value>) -> Vec<(u
 /// `list` is NULL or a property list.
 pub unsafe fn fill_cont(list: *mut daos_prop_t, info: &ContInfo) -> Result<()> {
     // SAFETY: the caller's promise.
-    unsafe { fill_cont_kept(list, info, None) }
+    unsafe { fill_cont_kept(list, info, BTreeMap::new()) }
 }
 
-/// As [`fill_cont`], with the bytes of the attribute [`KEPT_ATTR`], if the container has it.
+/// As [`fill_cont`], with what is kept of the container.
 ///
 /// # Safety
 /// `list` is NULL or a property list.
 pub unsafe fn fill_cont_kept(
     list: *mut daos_prop_t,
     info: &ContInfo,
-    attr: Option<&[u8]>,
+    kept: BTreeMap<u32, Value>,
 ) -> Result<()> {
     if list.is_null() {
         return Ok(());
     }
     // SAFETY: the caller's promise.
-    unsafe { prop::answer(list, &cont_values(info, kept_in(attr))) }.map_err(told)
+    unsafe { prop::answer(list, &cont_values(info, kept)) }.map_err(told)
 }
 
 /// As [`fill_cont`], for a pool.

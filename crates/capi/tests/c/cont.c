@@ -78,8 +78,9 @@ properties(const char *name)
 	char                     label[128], renamed[128];
 	struct daos_prop_co_roots roots;
 	struct daos_prop_entry   *entry;
-	daos_prop_t              *prop = daos_prop_alloc(4), *told;
+	daos_prop_t              *prop = daos_prop_alloc(5), *told;
 	daos_handle_t            cont;
+	uint64_t                 number;
 	uuid_t                   uuid;
 
 	snprintf(label, sizeof(label), "%s-props", name);
@@ -94,9 +95,18 @@ properties(const char *name)
 	CHECK_EQ(daos_prop_entry_set_ptr(&prop->dpp_entries[2], &roots, sizeof(roots)), 0);
 	prop->dpp_entries[3].dpe_type = DAOS_PROP_CO_CSUM;
 	prop->dpp_entries[3].dpe_val  = DAOS_PROP_CO_CSUM_SHA256;
+	prop->dpp_entries[4].dpe_type = DAOS_PROP_CO_ALLOCED_OID;
+	prop->dpp_entries[4].dpe_val  = 1 << 21;
 	CHECK_EQ(daos_cont_create(poh, &uuid, prop, NULL), 0);
 	daos_prop_free(prop);
 	CHECK_EQ(daos_cont_open(poh, label, DAOS_COO_RW, &cont, NULL, NULL), 0);
+	/* What is copied here under its ids has none of the numbers that are given out; a copy of this one goes on behind them. */
+	CHECK(daos_cont_alloc_oids(cont, 10, &number, NULL) == 0 && number >= 1 << 21);
+	told                          = daos_prop_alloc(1);
+	told->dpp_entries[0].dpe_type = DAOS_PROP_CO_ALLOCED_OID;
+	CHECK_EQ(daos_cont_query(cont, NULL, told, NULL), 0);
+	CHECK(told->dpp_entries[0].dpe_val >= number + 9);
+	daos_prop_free(told);
 
 	told = daos_prop_alloc(0);
 	CHECK_EQ(daos_cont_query(cont, NULL, told, NULL), 0);
