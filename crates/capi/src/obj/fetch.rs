@@ -7,7 +7,7 @@
 //! reads of records go straight to the caller's memory when a target says that there are none.
 
 use super::iod::{self, Iods, Shape, Supply};
-use super::{COND_PER_AKEY, ObjHandle, akey_in, conds, enter};
+use super::{COND_PER_AKEY, ObjHandle, conds, enter, value_akey_in};
 use crate::ctypes::{
     d_sg_list_t, daos_event_t, daos_handle_t, daos_iod_t, daos_iom_t, daos_key_t, daos_recx_t,
 };
@@ -157,7 +157,7 @@ unsafe fn read_iods<'a>(oid: Oid, iods: &Iods, per_akey: bool) -> Result<Vec<Ask
         let cond = if per_akey { conds(iod.iod_flags, Cond::AKEY_FETCH)? } else { Cond::NONE };
         Ok(Asked {
             // SAFETY: the caller's promise.
-            akey: akey_in(oid, unsafe { sgl::key(&iod.iod_name) }?),
+            akey: value_akey_in(oid, unsafe { sgl::key(&iod.iod_name) }?)?,
             shape,
             recxs,
             must_exist: cond.has(Cond::AKEY_FETCH),

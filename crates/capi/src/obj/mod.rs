@@ -190,6 +190,19 @@ pub(crate) fn akey_in(oid: Oid, akey: &[u8]) -> &[u8] {
     if akey == DATA_NAME && keeps_data_in_one_akey(oid) { b"" } else { akey }
 }
 
+/// The same of a value.
+///
+/// Errors: `Inval` for an akey that is no integer, where the object has integer akeys.
+pub(crate) fn value_akey_in(oid: Oid, akey: &[u8]) -> Result<&[u8]> {
+    let is_integer = matches!(oid.obj_type(), Some(ObjType::AkeyU64 | ObjType::MultiU64));
+    if is_integer && akey.len() != 8 {
+        let text =
+            format!("object {oid} has integer akeys of 8 bytes; this one has {}", akey.len());
+        return Err(Error::inval(text));
+    }
+    Ok(akey_in(oid, akey))
+}
+
 /// What an akey is called in C.
 pub(crate) fn akey_out(oid: Oid, akey: &[u8]) -> &[u8] {
     if akey.is_empty() && keeps_data_in_one_akey(oid) { DATA_NAME } else { akey }

@@ -1,7 +1,7 @@
 //! `daos_obj_update`: akeys of a dkey, written together.
 
 use super::iod::{self, Iods, Shape, Supply};
-use super::{COND_PER_AKEY, ObjHandle, akey_in, conds, enter, judge};
+use super::{COND_PER_AKEY, ObjHandle, conds, enter, judge, value_akey_in};
 use crate::ctypes::{
     d_sg_list_t, daos_event_t, daos_handle_t, daos_iod_t, daos_key_t, daos_size_t,
 };
@@ -89,7 +89,7 @@ unsafe fn plan<'a>(
     let all: &'a [daos_iod_t] = unsafe { iods.all() };
     for (at, iod) in all.iter().enumerate() {
         // SAFETY: the caller's promise.
-        let akey = akey_in(oid, unsafe { sgl::key(&iod.iod_name) }?);
+        let akey = value_akey_in(oid, unsafe { sgl::key(&iod.iod_name) }?)?;
         let cond = if per_akey { conds(iod.iod_flags, ALLOWED_PER_AKEY)? } else { Cond::NONE };
         let shape = iod::shape(iod)?;
         if iod.iod_size == 0 {

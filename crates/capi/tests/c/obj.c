@@ -470,6 +470,11 @@ bad_arguments(void)
 	oh = open_obj(new_id(DAOS_OT_DKEY_UINT64, OC_S1));
 	CHECK_EQ(put(oh, 0, "short", "a", "v"), -DER_INVAL);
 	CHECK_EQ(daos_obj_close(oh, NULL), 0);
+	/* So has an akey of one with integer akeys. */
+	oh = open_obj(new_id(DAOS_OT_AKEY_UINT64, OC_S1));
+	CHECK_EQ(put(oh, 0, "d", "abc", "v"), -DER_INVAL);
+	CHECK_EQ(put(oh, 0, "d", "12345678", "v"), 0);
+	CHECK_EQ(daos_obj_close(oh, NULL), 0);
 }
 
 /* Lists all dkeys, or akeys of `dkey`, `room` bytes and `batch` keys at a time, and counts them;
