@@ -73,15 +73,20 @@ fn empty(work: &Work<'_>, used_bytes: u64) -> Outcome {
     }
     let begun = Instant::now();
     loop {
-        let used = used(work)?;
-        if used == (Used { bytes: used_bytes, objects: 0 }) {
+        // One that does not say it is asked again.
+        let used = used(work);
+        if used == Ok(Used { bytes: used_bytes, objects: 0 }) {
             work.tell("nothing is left of the containers");
             return Ok(());
         }
         if begun.elapsed() > PEACE_TIME_MAX {
+            let used = used?;
             return Err(format!(
                 "without containers {used:?} is in use, where {used_bytes} bytes were before"
             ));
+        }
+        if let Err(error) = used {
+            work.tell(&error);
         }
         thread::sleep(LOOK_PAUSE);
     }
