@@ -42,6 +42,17 @@ fn kill(cluster: &Cluster, target: TargetId) {
     cluster.kill_engine(target.0 as usize);
 }
 
+/// Ends when others have what a target has. Who hears of a map, and of an order, first is anybody's guess.
+async fn drain(cluster: &Cluster, client: &Client, target: TargetId) {
+    SimNet::of(cluster.world()).set_delay(Duration::ZERO, Duration::from_millis(20));
+    let (pool, targets) = (Name::Label("p".into()), vec![target]);
+    let aim = ControlRequest::PoolAim { pool, targets, aim: TargetAim::Drain };
+    client.control(&aim).await.unwrap();
+    let has_moved = |map: &PoolMap| map.next.is_none() && !map.outs.is_empty();
+    let lacking = members::await_map(client, has_moved).await.unwrap();
+    assert_eq!(lacking, None, "{target} is not drained");
+}
+
 /// A leader had told one of four members of an update. That one led next, gave another one what it had of the key, and was lost before it reached the third. Who led then
 /// showed the update, and knew of nothing that the third lacks: when it was lost as well, what had been shown was gone.
 #[test]
@@ -297,14 +308,7 @@ fn who_comes_to_lead_by_a_move_has_nothing_alone() {
                 }
             };
             let moves = async {
-                // Who hears of a map, and of an order, first is anybody's guess.
-                SimNet::of(cluster.world()).set_delay(Duration::ZERO, Duration::from_millis(20));
-                let (pool, targets) = (Name::Label("p".into()), vec![TargetId(1)]);
-                let aim = ControlRequest::PoolAim { pool, targets, aim: TargetAim::Drain };
-                client.control(&aim).await.unwrap();
-                let has_moved = |map: &PoolMap| map.next.is_none() && !map.outs.is_empty();
-                let lacking = members::await_map(&client, has_moved).await.unwrap();
-                assert_eq!(lacking, None, "seed {seed}");
+                drain(&cluster, &client, TargetId(1)).await;
                 is_over.set(true);
             };
             join(join_all(kvs.iter().map(write)), moves).await;
@@ -346,13 +350,7 @@ fn a_part_is_not_held_by_who_has_given_its_group_away() {
                 }
             };
             let moves = async {
-                SimNet::of(cluster.world()).set_delay(Duration::ZERO, Duration::from_millis(20));
-                let (pool, targets) = (Name::Label("p".into()), vec![TargetId(1)]);
-                let aim = ControlRequest::PoolAim { pool, targets, aim: TargetAim::Drain };
-                client.control(&aim).await.unwrap();
-                let has_moved = |map: &PoolMap| map.next.is_none() && !map.outs.is_empty();
-                let lacking = members::await_map(&client, has_moved).await.unwrap();
-                assert_eq!(lacking, None, "seed {seed}");
+                drain(&cluster, &client, TargetId(1)).await;
                 is_over.set(true);
             };
             join(join_all(kvs.chunks(2).map(write)), moves).await;
