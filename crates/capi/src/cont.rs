@@ -13,7 +13,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use types::{Code, Epoch, Error, Result};
 use uuid::Uuid;
-use wire::control::{ContInfo, ControlRequest, Evict, OpenMode};
+use wire::control::{ContInfo, ControlRequest, Evict, Name, OpenMode};
 
 /// `DAOS_COO_RO`, `DAOS_COO_RW`, `DAOS_COO_EX`.
 const COO_RO: u32 = 1;
@@ -102,7 +102,11 @@ async fn create(
     if count > 0 {
         // Nobody has had one of its numbers yet.
         let numbers = ControlRequest::AllocOids { pool: pool.info().id, cont: made.id, count };
-        pool.client().control(&numbers).await?;
+        if let Err(error) = pool.client().control(&numbers).await {
+            // Else it would be there without what was asked for; where that fails, too, the first error says more.
+            let _ = pool.cont_destroy(Name::Uuid(made.uuid), true).await;
+            return Err(error);
+        }
     }
     Ok(made)
 }

@@ -96,7 +96,10 @@ properties(const char *name)
 	prop->dpp_entries[3].dpe_type = DAOS_PROP_CO_CSUM;
 	prop->dpp_entries[3].dpe_val  = DAOS_PROP_CO_CSUM_SHA256;
 	prop->dpp_entries[4].dpe_type = DAOS_PROP_CO_ALLOCED_OID;
-	prop->dpp_entries[4].dpe_val  = 1 << 21;
+	/* Without the numbers that were asked for there is no container. */
+	prop->dpp_entries[4].dpe_val = UINT64_MAX;
+	CHECK(daos_cont_create(poh, &uuid, prop, NULL) < 0);
+	prop->dpp_entries[4].dpe_val = 1 << 21;
 	CHECK_EQ(daos_cont_create(poh, &uuid, prop, NULL), 0);
 	daos_prop_free(prop);
 	CHECK_EQ(daos_cont_open(poh, label, DAOS_COO_RW, &cont, NULL, NULL), 0);

@@ -42,6 +42,15 @@ fn kill(cluster: &Cluster, target: TargetId) {
     cluster.kill_engine(target.0 as usize);
 }
 
+/// Objects of two copies, at one place of which a target is.
+fn pairs_with(cont: &Container, place: usize, target: TargetId) -> Vec<KvObj> {
+    let class = "RP_2G1".parse().unwrap();
+    let oid = |number| cont.generate_oid(ObjType::KvHashed, class, 0, number).unwrap();
+    let is_meant = |oid: &Oid| cont.layout(*oid).unwrap().members(0)[place] == target;
+    let oids = (0..).map(oid).filter(is_meant).take(40);
+    oids.map(|oid| KvObj { object: cont.object(oid) }).collect()
+}
+
 /// Ends when others have what a target has. Who hears of a map, and of an order, first is anybody's guess.
 async fn drain(cluster: &Cluster, client: &Client, target: TargetId) {
     SimNet::of(cluster.world()).set_delay(Duration::ZERO, Duration::from_millis(20));
@@ -292,11 +301,7 @@ fn who_comes_to_lead_by_a_move_has_nothing_alone() {
             let client = cluster.client("c");
             let cont =
                 cluster.container(&client, Durability::Wal, ContLayout::Plain).await.unwrap();
-            let class = "RP_2G1".parse().unwrap();
-            let oid = |number| cont.generate_oid(ObjType::KvHashed, class, 0, number).unwrap();
-            let is_led = |oid: &Oid| cont.layout(*oid).unwrap().members(0)[0] == TargetId(1);
-            let kvs = (0..).map(oid).filter(is_led).take(40);
-            let kvs: Vec<KvObj> = kvs.map(|oid| KvObj { object: cont.object(oid) }).collect();
+            let kvs = pairs_with(&cont, 0, TargetId(1));
             let is_over = Cell::new(false);
             // Each with a key of its own each time: nothing comes after it that would make members equal.
             let write = async |kv: &KvObj| {
@@ -332,11 +337,7 @@ fn a_part_is_not_held_by_who_has_given_its_group_away() {
             let client = cluster.client("c");
             let cont =
                 cluster.container(&client, Durability::Wal, ContLayout::Plain).await.unwrap();
-            let class = "RP_2G1".parse().unwrap();
-            let oid = |number| cont.generate_oid(ObjType::KvHashed, class, 0, number).unwrap();
-            let follows = |oid: &Oid| cont.layout(*oid).unwrap().members(0)[1] == TargetId(1);
-            let kvs = (0..).map(oid).filter(follows).take(40);
-            let kvs: Vec<KvObj> = kvs.map(|oid| KvObj { object: cont.object(oid) }).collect();
+            let kvs = pairs_with(&cont, 1, TargetId(1));
             let snap = cont.pool().snap_create(&Name::Label("c".into()), "").await.unwrap();
             let is_over = Cell::new(false);
             let write = async |pair: &[KvObj]| {
