@@ -348,6 +348,11 @@ impl Streams {
         self.out.borrow().get(&member).is_some_and(|stream| stream.is_short.get())
     }
 
+    /// True when one of the members has said that it is nearly full.
+    pub fn any_is_short(&self) -> bool {
+        self.out.borrow().values().any(|stream| stream.is_short.get())
+    }
+
     /// Notes that a member has everything up to here, of those queued for it.
     fn answered(&self, member: TargetId, stream: &Stream, count: usize) {
         let numbers: Vec<u64> =

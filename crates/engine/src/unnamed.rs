@@ -31,9 +31,11 @@ use wire::member::MemberAsk;
 use wire::obj::{Batch, UpdateValue};
 
 /// What loses its name is told after this long: more of the same may come meanwhile.
-const DELAY: Duration = Duration::from_millis(500);
-/// So often what is being swept is waited for, a delay each.
-const SWEEP_WAITS_MAX: u32 = 40;
+const DELAY: Duration = Duration::from_millis(100);
+/// The same where room is short here or with a member: somebody may be about to be told that there is none.
+const DELAY_SHORT: Duration = Duration::from_millis(10);
+/// So long what is being swept is waited for.
+const SWEEP_TIME_MAX: Duration = Duration::from_secs(20);
 /// Most versions remembered: 40 s of 800 requests a second. They take some megabytes.
 const VERSIONS_MAX: usize = 32_768;
 /// Units that are told of together.
@@ -123,20 +125,22 @@ impl Target {
         }
         let (target, ctx) = (self.clone(), ctx.clone());
         self.env.spawn(async move {
-            let mut waits = 0;
+            let mut waited = Duration::ZERO;
             loop {
+                let delay = target.delay_of_names(&ctx);
                 // timer: more of the same may lose its name meanwhile.
-                target.env.sleep(DELAY).await;
+                target.env.sleep(delay).await;
                 let noted = ctx.shard.take_unnamed();
                 if noted.is_empty() || target.is_done_with(&ctx) {
                     break;
                 }
                 // Of what is large names are gone when it is swept.
                 let is_early = |cont: ContId| ctx.shard.is_unswept(cont);
-                waits = if noted.iter().any(|(cont, ..)| is_early(*cont)) { waits + 1 } else { 0 };
+                let any_early = noted.iter().any(|(cont, ..)| is_early(*cont));
+                waited = if any_early { waited + delay } else { Duration::ZERO };
                 let (early, due): (Vec<_>, Vec<_>) = noted
                     .into_iter()
-                    .partition(|(cont, ..)| waits < SWEEP_WAITS_MAX && is_early(*cont));
+                    .partition(|(cont, ..)| waited < SWEEP_TIME_MAX && is_early(*cont));
                 for (cont, unit, dkeys) in early {
                     ctx.shard.note_unnamed(cont, unit, dkeys);
                 }
@@ -148,19 +152,25 @@ impl Target {
         });
     }
 
+    /// How long to wait for more that loses its name.
+    fn delay_of_names(&self, ctx: &TargetPool) -> Duration {
+        let is_short = ctx.shard.stat().is_short() || ctx.streams.any_is_short();
+        if is_short { DELAY_SHORT } else { DELAY }
+    }
+
     /// Stripes that only a snapshot named lose their names when what only it saw is swept: that is told when it is done.
     pub(crate) fn tell_when_swept(self: &Rc<Self>, ctx: &Rc<TargetPool>, cont: ContId) {
         let (target, ctx) = (self.clone(), ctx.clone());
         self.env.spawn(async move {
-            let mut waits = 0;
+            let mut waited = Duration::ZERO;
             // What takes longer is told when the audit begins anew.
             while ctx.shard.is_unswept(cont)
-                && waits < SWEEP_WAITS_MAX
+                && waited < SWEEP_TIME_MAX
                 && !target.is_done_with(&ctx)
             {
                 // timer: nobody waits for it.
                 target.env.sleep(DELAY).await;
-                waits += 1;
+                waited += DELAY;
             }
             target.tell_of_unnamed_soon(&ctx);
         });

@@ -106,6 +106,25 @@ fn room_of_what_is_gone_is_there_in_seconds() {
     }
 }
 
+/// Who writes a file, removes it and begins anew, as fast as memory is, has the room of a few of them in a small pool. With half a second between
+/// a loss of names and its telling such a pool ran full.
+#[test]
+fn room_is_back_before_the_next_file_is_written() {
+    let (cluster, client) = cluster(3, 4, true);
+    cluster.block_on(async {
+        let cont = cluster.container(&client, Durability::Wal, ContLayout::Plain).await.unwrap();
+        let before = used(&client).await;
+        for number in 1..=4 {
+            let file = file(&cont, "EC_2P1GX", number);
+            write(&file, 0, 8 * CHUNK, 1).await;
+            assert_eq!(used(&client).await - before, 8 * CHUNK * 3 / 2, "file {number}");
+            cont.object(file.oid).punch(Cond::NONE).await.unwrap();
+            client.env().sleep(Duration::from_millis(300)).await;
+            assert_eq!(used(&client).await, before, "file {number}");
+        }
+    });
+}
+
 /// A snapshot sees what was removed since: its stripes keep their names, and their cells, until it goes.
 #[test]
 fn cells_that_a_snapshot_sees_stay() {
