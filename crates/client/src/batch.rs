@@ -8,13 +8,13 @@ use crate::attempt::Attempt;
 use crate::cont::Container;
 use crate::read_from::{LEADER_TIME_MAX, MEMBER_TIME_MAX};
 use crate::route::{Asked, Route, Told};
-use crate::sums;
+use crate::sums::{self, Comparison};
 use crate::target::Ask;
 use futures_util::FutureExt;
 use futures_util::future::LocalBoxFuture;
 use smallvec::SmallVec;
 use std::time::Duration;
-use transport::Answer;
+use transport::{Answer, Arrivals};
 use types::{Code, CsumKind, Epoch, Error, Oid, Result, TargetId};
 use wire::cell::NamedPart;
 use wire::footprint::Opens;
@@ -464,9 +464,15 @@ impl<'a> Batch<'a> {
         }
         let _opening = (writes && opens).then(|| link.begin_opening());
         let ask = Ask { body: &body, bulk_out: &bulk_out, bulk_in: &mut self.bulk_in };
-        let answer = link.ask_as(&pool.client, &pool.state, ask, attempt).await?;
-        if kind != CsumKind::Off && answer.bulk_bytes > 0 {
-            sums::check_reply(kind, &answer.body[1..], &self.bulk_in, answer.bulk_bytes)?;
+        if kind == CsumKind::Off {
+            return link.ask_as(&pool.client, &pool.state, ask, attempt).await;
+        }
+        let comparison = Comparison::new(kind);
+        let arrivals: Option<&dyn Arrivals> = Some(&comparison);
+        let asked = link.ask_telling(&pool.client, &pool.state, ask, attempt, arrivals);
+        let answer = asked.await?;
+        if answer.bulk_bytes > 0 {
+            comparison.finish(&answer.body[1..], &self.bulk_in, answer.bulk_bytes)?;
         }
         Ok(answer)
     }

@@ -518,7 +518,9 @@ impl Pool {
                 if !is_untold {
                     match &answer {
                         Some(Ok(_)) => untold.borrow_mut().remove(&target.id),
-                        Some(Err(_)) | None => {
+                        // That did not take long.
+                        Some(Err(_)) => None,
+                        None => {
                             let until = client.env().now() + UNTOLD_TIME;
                             untold.borrow_mut().insert(target.id, (map_version, until))
                         }

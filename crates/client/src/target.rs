@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
-use transport::{Answer, Call, Conn};
+use transport::{Answer, Arrivals, Call, Conn};
 use types::map::HashMap;
 use types::{Code, ContId, Epoch, Error, PoolId, Result, TargetId, Unit};
 use wire::Kind;
@@ -129,14 +129,26 @@ impl TargetLink {
         self.ask_as(client, pool, ask, &mut Attempt::new(client)).await
     }
 
-    /// The same, as a further attempt of a request that may go elsewhere under another map: then
-    /// `Stale` is the answer as soon as there is one.
+    /// [`TargetLink::ask_telling`], without telling anybody.
     pub async fn ask_as(
         &self,
         client: &Client,
         pool: &PoolState,
         ask: Ask<'_, '_>,
         attempt: &mut Attempt,
+    ) -> Result<Answer> {
+        self.ask_telling(client, pool, ask, attempt, None).await
+    }
+
+    /// The same as [`TargetLink::ask`], as a further attempt of a request that may go elsewhere under another map: then
+    /// `Stale` is the answer as soon as there is one. Data that come through the stream are told of while they do.
+    pub async fn ask_telling(
+        &self,
+        client: &Client,
+        pool: &PoolState,
+        ask: Ask<'_, '_>,
+        attempt: &mut Attempt,
+        arrivals: Option<&dyn Arrivals>,
     ) -> Result<Answer> {
         let env = client.env();
         let deadline = attempt.deadline;
@@ -170,7 +182,7 @@ impl TargetLink {
                         bulk_out: ask.bulk_out,
                         bulk_in: &mut *ask.bulk_in,
                     };
-                    conn.call(call).await
+                    conn.call_telling(call, arrivals).await
                 });
                 match attempt.try_time {
                     None => Some(tried.as_mut().await),

@@ -16,7 +16,11 @@ struct Cursor<'a, P> {
 
 impl<P: AsRef<[u8]>> Cursor<'_, P> {
     fn new(pieces: &[P]) -> Cursor<'_, P> {
-        Cursor { pieces, at: (0, 0), joined: [0; SUM_CHUNK_BYTES] }
+        Cursor::from(pieces, (0, 0))
+    }
+
+    fn from(pieces: &[P], at: (usize, usize)) -> Cursor<'_, P> {
+        Cursor { pieces, at, joined: [0; SUM_CHUNK_BYTES] }
     }
 
     /// The next bytes, at most a chunk, in one slice; `None` when there are fewer.
@@ -98,49 +102,96 @@ pub enum Fault {
 pub fn check<P: AsRef<[u8]>>(
     kind: CsumKind,
     runs: &[SumRun],
-    mut sums: &[u8],
+    sums: &[u8],
     memory: &[P],
 ) -> Result<(), Fault> {
-    let mut cursor = Cursor::new(memory);
-    let mut at = 0u64;
-    for run in runs {
-        let mut left = run.bytes() as usize;
-        let mut part_max = SUM_CHUNK_BYTES;
-        match *run {
-            SumRun::Bare { .. } => {
-                cursor.skip(left).ok_or(Fault::Malformed)?;
-                at += left as u64;
-                continue;
-            }
-            SumRun::Zeros { .. } => {}
-            SumRun::Summed { first, .. } => {
-                part_max = first as usize;
-                if part_max == 0 || part_max > SUM_CHUNK_BYTES || kind == CsumKind::Off {
+    let mut checking = Checking::new(kind);
+    checking.advance(runs, sums, memory, u64::MAX)?;
+    checking.is_done(runs, sums).then_some(()).ok_or(Fault::Malformed)
+}
+
+/// A [`check`] in steps, of memory that is being filled from its beginning. All steps are given the same runs and sums, and the same memory.
+#[derive(Clone, Debug)]
+pub struct Checking {
+    kind: CsumKind,
+    /// Runs that are done, and bytes of the next one.
+    run: (usize, usize),
+    /// Bytes of sums that are done.
+    sums: usize,
+    /// Piece of memory, and byte in it.
+    at: (usize, usize),
+    /// Bytes of the bulk that are done.
+    bytes: u64,
+}
+
+impl Checking {
+    /// Nothing is checked yet.
+    pub fn new(kind: CsumKind) -> Checking {
+        Checking { kind, run: (0, 0), sums: 0, at: (0, 0), bytes: 0 }
+    }
+
+    /// Bytes of the bulk that have been checked.
+    pub fn checked_bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Checks chunks that end within the first `filled` bytes of the bulk; `u64::MAX`: all there are. After a fault there is nothing more to check.
+    pub fn advance<P: AsRef<[u8]>>(
+        &mut self,
+        runs: &[SumRun],
+        sums: &[u8],
+        memory: &[P],
+        filled: u64,
+    ) -> Result<(), Fault> {
+        let mut cursor = Cursor::from(memory, self.at);
+        while let Some(run) = runs.get(self.run.0) {
+            let whole = run.bytes() as usize;
+            let mut part_max = SUM_CHUNK_BYTES;
+            if let SumRun::Summed { first, .. } = *run {
+                if first == 0 || first as usize > SUM_CHUNK_BYTES || self.kind == CsumKind::Off {
                     return Err(Fault::Malformed);
                 }
-            }
-        }
-        while left > 0 {
-            let part = left.min(part_max);
-            let chunk = cursor.take(part).ok_or(Fault::Malformed)?;
-            let good = match run {
-                SumRun::Summed { .. } => {
-                    let (sum, rest) =
-                        sums.split_at_checked(kind.width()).ok_or(Fault::Malformed)?;
-                    sums = rest;
-                    crate::matches(kind, chunk, sum)
+                if self.run.1 == 0 {
+                    part_max = first as usize;
                 }
-                _ => chunk == &ZEROS[..part],
-            };
-            if !good {
-                return Err(Fault::Mismatch { at, bytes: part as u64 });
             }
-            left -= part;
-            at += part as u64;
-            part_max = SUM_CHUNK_BYTES;
+            while self.run.1 < whole {
+                let left = whole - self.run.1;
+                let part = match run {
+                    SumRun::Bare { .. } => left,
+                    _ => left.min(part_max),
+                };
+                if self.bytes.saturating_add(part as u64) > filled {
+                    self.at = cursor.at;
+                    return Ok(());
+                }
+                let good = match run {
+                    SumRun::Bare { .. } => cursor.skip(part).map(|()| true),
+                    SumRun::Zeros { .. } => cursor.take(part).map(|chunk| chunk == &ZEROS[..part]),
+                    SumRun::Summed { .. } => {
+                        let rest = sums.get(self.sums..).unwrap_or_default();
+                        let sum = rest.get(..self.kind.width()).ok_or(Fault::Malformed)?;
+                        self.sums += sum.len();
+                        cursor.take(part).map(|chunk| crate::matches(self.kind, chunk, sum))
+                    }
+                };
+                if !good.ok_or(Fault::Malformed)? {
+                    return Err(Fault::Mismatch { at: self.bytes, bytes: part as u64 });
+                }
+                self.run.1 += part;
+                self.bytes += part as u64;
+                part_max = SUM_CHUNK_BYTES;
+            }
+            self.run = (self.run.0 + 1, 0);
         }
+        self.at = cursor.at;
+        Ok(())
     }
-    if sums.is_empty() { Ok(()) } else { Err(Fault::Malformed) }
+
+    /// All runs and sums have been used.
+    pub fn is_done(&self, runs: &[SumRun], sums: &[u8]) -> bool {
+        self.run == (runs.len(), 0) && self.sums == sums.len()
+    }
 }
 
 #[cfg(test)]
@@ -204,6 +255,7 @@ mod tests {
             lengths in prop::collection::vec(1usize..9_000, 1..4),
             kind in 1usize..5,
             bit in any::<prop::sample::Index>(),
+            steps in prop::collection::vec(1usize..20_000, 0..6),
         ) {
             let kind = CsumKind::ALL[kind];
             let data: Vec<u8> = (0..bytes).map(|n| types::hash::mix(n as u64) as u8).collect();
@@ -220,6 +272,20 @@ mod tests {
             ];
             let mut all = [vec![7; bare], data, vec![0; zeros]].concat();
             prop_assert_eq!(check(kind, &runs, &sums, &cut(&all, &lengths)), Ok(()));
+            // Filled bit by bit: what has not come is not looked at, and all that has is in the end.
+            let mut memory = vec![0xa5; all.len()];
+            let mut checking = Checking::new(kind);
+            let mut filled = 0;
+            for step in steps.iter().copied().chain([all.len()]) {
+                let end = (filled + step).min(all.len());
+                memory[filled..end].copy_from_slice(&all[filled..end]);
+                filled = end;
+                let pieces = cut(&memory, &lengths);
+                prop_assert_eq!(checking.advance(&runs, &sums, &pieces, filled as u64), Ok(()));
+                prop_assert!(checking.checked_bytes() <= filled as u64);
+            }
+            prop_assert!(checking.is_done(&runs, &sums));
+            prop_assert!(!checking.is_done(&runs, &[&sums[..], &[0]].concat()));
             let at = bare * 8 + bit.index((bytes + zeros) * 8);
             all[at / 8] ^= 1 << (at % 8);
             let found = check(kind, &runs, &sums, &cut(&all, &lengths));

@@ -11,7 +11,7 @@
 mod chunks;
 mod joined;
 
-pub use chunks::{Fault, check, value_sums};
+pub use chunks::{Checking, Fault, check, value_sums};
 pub use joined::JoinedSum;
 
 use sha2::Digest;

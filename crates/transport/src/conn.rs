@@ -25,6 +25,10 @@ use wire::hello::{HelloReply, RemoteRange};
 use wire::obj::Notice;
 use wire::{Header, Kind};
 
+/// Data of which [`Arrivals`] are told, and how much more has come when they are told again.
+const TOLD_BYTES_MIN: usize = 256 << 10;
+const TOLD_BYTES: usize = 64 << 10;
+
 /// A request.
 ///
 /// The future of the call must be dropped or awaited, not leaked: the engine may be writing into
@@ -45,6 +49,16 @@ pub struct Call<'a, 'b> {
     pub bulk_out: &'a [&'a [u8]],
     /// Where data of the answer goes, in order.
     pub bulk_in: &'a mut [&'b mut [u8]],
+}
+
+/// Is told of data of an answer that come through the stream, while they do.
+pub trait Arrivals {
+    /// A request is sent, perhaps once more: what was told of an earlier answer is void.
+    fn void(&self);
+    /// An answer is here, and its data follow.
+    fn begin(&self, body: &[u8]);
+    /// The first `bytes` of the data are in `rooms`.
+    fn arrived(&self, rooms: &[&mut [u8]], bytes: usize);
 }
 
 /// The answer to a [`Call`].
@@ -198,6 +212,18 @@ impl Conn {
     /// Data of an answer that travels in the stream is read by its own call, and others behind it
     /// wait: do not hold the future unpolled while awaiting another call.
     pub async fn call(&self, call: Call<'_, '_>) -> Result<Answer> {
+        self.call_telling(call, None).await
+    }
+
+    /// The same, telling of data while they come, if they are many.
+    pub async fn call_telling(
+        &self,
+        call: Call<'_, '_>,
+        arrivals: Option<&dyn Arrivals>,
+    ) -> Result<Answer> {
+        if let Some(arrivals) = arrivals {
+            arrivals.void();
+        }
         let calling = &self.0.0;
         let out_bytes: usize = call.bulk_out.iter().map(|part| part.len()).sum();
         let in_bytes: usize = call.bulk_in.iter().map(|part| part.len()).sum();
@@ -254,7 +280,11 @@ impl Conn {
                 return Err(Error::new(Code::Proto, "the engine wrote where it may not"));
             }
         } else {
-            registered.read_bulk(bulk_bytes, call.bulk_in).await?;
+            let arrivals = arrivals.filter(|_| bulk_bytes >= TOLD_BYTES_MIN);
+            if let Some(arrivals) = arrivals {
+                arrivals.begin(&body);
+            }
+            registered.read_bulk(bulk_bytes, call.bulk_in, arrivals).await?;
         }
         let is_short = header.flags & FLAG_SHORT != 0;
         let has_users = header.flags & FLAG_USERS != 0;
@@ -519,13 +549,18 @@ impl Registered<'_> {
     }
 
     /// Reads the answer's bulk from the stream into the caller's buffers.
-    async fn read_bulk(&self, bytes: usize, rooms: &mut [&mut [u8]]) -> Result<()> {
-        let mut left = bytes;
-        for room in rooms {
+    async fn read_bulk(
+        &self,
+        bytes: usize,
+        rooms: &mut [&mut [u8]],
+        arrivals: Option<&dyn Arrivals>,
+    ) -> Result<()> {
+        let (mut left, mut told) = (bytes, 0);
+        for at in 0..rooms.len() {
             let mut done = 0;
-            let wanted = room.len().min(left);
+            let wanted = rooms[at].len().min(left);
             while done < wanted {
-                let rest = &mut room[done..wanted];
+                let rest = &mut rooms[at][done..wanted];
                 let count = std::future::poll_fn(|cx| {
                     if let Poll::Ready(error) = self.poll_failure(cx) {
                         return Poll::Ready(Err(error));
@@ -539,6 +574,14 @@ impl Registered<'_> {
                 done += count;
                 if let Some(turn) = &mut *self.calling.turn.borrow_mut() {
                     turn.remaining -= count;
+                }
+                let here = bytes - left + done;
+                if let Some(arrivals) = arrivals
+                    && here < bytes
+                    && here - told >= TOLD_BYTES
+                {
+                    told = here;
+                    arrivals.arrived(rooms, here);
                 }
             }
             left -= wanted;

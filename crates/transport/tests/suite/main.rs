@@ -17,6 +17,7 @@ macro_rules! on_every_kind {
 on_every_kind!(
     small_echoes,
     bulk_of_many_sizes_both_ways,
+    data_are_told_of_while_they_come,
     many_concurrent_calls,
     a_deadline_fails_the_call_and_not_the_connection,
     a_dying_server_fails_pending_calls,

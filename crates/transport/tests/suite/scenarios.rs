@@ -3,12 +3,13 @@
 use crate::net::*;
 use futures_util::future::{join_all, poll_fn};
 use futures_util::poll;
+use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
-use transport::{Call, Conn};
+use transport::{Arrivals, Call, Conn};
 use types::Code;
 use wire::Kind;
 use wire::header::FLAG_DEFERRED_BULK;
@@ -36,6 +37,62 @@ pub async fn bulk_of_many_sizes_both_ways(net: Rc<Net>) {
     let mut rooms: Vec<&mut [u8]> = back.chunks_mut(500).collect();
     net.call(&conn, &[ECHO], &parts, &mut rooms, LONG).await.unwrap();
     assert!(back == data);
+}
+
+/// What was told of the data of answers: voids and beginnings, and how much had come each time.
+#[derive(Default)]
+struct Told {
+    voids: Cell<u32>,
+    begun: Cell<u32>,
+    arrived: RefCell<Vec<usize>>,
+}
+
+impl Arrivals for Told {
+    fn void(&self) {
+        self.voids.set(self.voids.get() + 1);
+        self.arrived.borrow_mut().clear();
+    }
+
+    fn begin(&self, body: &[u8]) {
+        assert_eq!(body, b"given");
+        self.begun.set(self.begun.get() + 1);
+    }
+
+    fn arrived(&self, rooms: &[&mut [u8]], bytes: usize) {
+        let all: Vec<u8> = rooms.iter().flat_map(|room| room.iter().copied()).collect();
+        assert!(all[..bytes] == pattern(all.len(), 9)[..bytes], "{bytes} bytes are not all there");
+        self.arrived.borrow_mut().push(bytes);
+    }
+}
+
+/// Of what is large, and comes through the stream, who asked is told bit by bit; never of the end, with which the call ends.
+pub async fn data_are_told_of_while_they_come(net: Rc<Net>) {
+    let conn = net.dial().await;
+    let told = Told::default();
+    for (round, bytes) in [4 << 20, 100_000, (4 << 20) + 5].into_iter().enumerate() {
+        let body = [&[GIVE][..], &(bytes as u32).to_le_bytes()].concat();
+        let mut room = vec![0; bytes];
+        let (first, rest) = room.split_at_mut(bytes / 3);
+        let call = Call {
+            kind: Kind::Request,
+            request_id: net.next_request(),
+            flags: 0,
+            map_version: 5,
+            deadline: LONG,
+            body: &body,
+            bulk_out: &[],
+            bulk_in: &mut [first, rest],
+        };
+        conn.call_telling(call, Some(&told)).await.unwrap();
+        assert!(room == pattern(bytes, 9));
+        assert_eq!(told.voids.get(), round as u32 + 1);
+        let arrived = told.arrived.borrow();
+        assert!(arrived.is_sorted() && arrived.iter().all(|count| *count < bytes), "{arrived:?}");
+        let is_told = net.kind != NetKind::Shm && bytes > 1 << 20;
+        assert_eq!(!arrived.is_empty(), is_told, "{bytes} bytes: {arrived:?}");
+    }
+    let begun = if net.kind == NetKind::Shm { 0 } else { 2 };
+    assert_eq!(told.begun.get(), begun, "what is small is not told of");
 }
 
 pub async fn many_concurrent_calls(net: Rc<Net>) {
