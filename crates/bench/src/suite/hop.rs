@@ -3,7 +3,9 @@
 //!
 //! The asking side is a worker process, the answering side a thread of this process. Over TCP it
 //! is tried both ways, with sides that sleep in the kernel and with sides that look again and
-//! again; the faster one counts.
+//! again; the faster one counts. Large messages come from, and go to, as much memory on the
+//! answering side as a file of the pattern has that they are held against: what a store sends lies
+//! in memory, not in the processor's cache.
 
 use super::bed::Bed;
 use super::collect::Collector;
@@ -45,6 +47,9 @@ pub(crate) struct Exchange {
     pub answers: usize,
     /// The sides look for bytes without sleeping.
     pub looks: bool,
+    /// Bytes of the answering side's memory that messages come from and go to, one piece after the
+    /// other; at least one message of each kind.
+    pub memory: usize,
 }
 
 /// A worker with its connection open.
@@ -174,10 +179,13 @@ fn serve_tcp(listener: &TcpListener, exchange: Exchange) -> Result<()> {
     let (mut stream, _) = listener.accept().map_err(doing)?;
     stream.set_nodelay(true).map_err(doing)?;
     stream.set_nonblocking(exchange.looks).map_err(doing)?;
-    let mut question = vec![0; exchange.asks];
-    let answer = vec![7; exchange.answers];
-    while read_all(&mut stream, &mut question)? {
-        write_all(&mut stream, &answer)?;
+    let largest = exchange.asks.max(exchange.answers);
+    let mut memory = vec![7; exchange.memory.max(largest)];
+    for at in (0..=memory.len() - largest).step_by(largest.max(1)).cycle() {
+        if !read_all(&mut stream, &mut memory[at..at + exchange.asks])? {
+            break;
+        }
+        write_all(&mut stream, &memory[at..at + exchange.answers])?;
     }
     Ok(())
 }
@@ -261,7 +269,10 @@ pub fn measure(bed: &Bed, pairs: u32, scaled: &dyn Fn(u64, u64) -> u64, all: &mu
     let mut better = |name: String, asks: usize, answers: usize, count: u64, is_small: bool| {
         let both: Result<Vec<PhaseResult>> = [false, true]
             .into_iter()
-            .map(|looks| tcp_exchange(&place, Exchange { asks, answers, looks }, count))
+            .map(|looks| {
+                let memory = if is_small { 0 } else { asks.max(answers) * count as usize };
+                tcp_exchange(&place, Exchange { asks, answers, looks, memory }, count)
+            })
             .collect();
         let best =
             both.map(|both| both.into_iter().max_by(|a, b| a.ops_per_s.total_cmp(&b.ops_per_s)));
@@ -319,7 +330,8 @@ mod tests {
         env.clear();
         for looks in [false, true] {
             for (asks, answers) in [(SMALL_BYTES, SMALL_BYTES), (300_000, 1), (1, 300_000)] {
-                let exchange = Exchange { asks, answers, looks };
+                let memory = 700_000;
+                let exchange = Exchange { asks, answers, looks, memory };
                 let listener = TcpListener::bind("127.0.0.1:0").unwrap();
                 let port = listener.local_addr().unwrap().port();
                 let side = std::thread::spawn(move || serve_tcp(&listener, exchange));
