@@ -142,8 +142,19 @@ impl Service {
     pub(super) async fn commit_maps(
         &self,
         tx: Tx,
+        losing: Vec<(PoolId, u32, Vec<TargetId>)>,
+        orders: &dyn Targets,
+    ) -> Result<bool> {
+        self.commit_maps_while(tx, losing, orders, &|| true).await
+    }
+
+    /// The same, if that is still to be when they have: it takes seconds where one of them gives no answer. False when not.
+    pub(super) async fn commit_maps_while(
+        &self,
+        tx: Tx,
         mut losing: Vec<(PoolId, u32, Vec<TargetId>)>,
         orders: &dyn Targets,
+        is_still_to_be: &dyn Fn() -> bool,
     ) -> Result<bool> {
         losing.retain(|(.., targets)| !targets.is_empty());
         let maps: Vec<(PoolId, u32)> =
@@ -154,6 +165,9 @@ impl Service {
             targets.iter().map(|target| self.take_back(*pool, *target, orders))
         });
         join_all(each).await;
+        if !is_still_to_be() {
+            return Ok(false);
+        }
         withheld.may_be_committed = true;
         let outcome = self.store.commit(tx).await;
         withheld.may_be_committed = outcome != Ok(false);

@@ -12,6 +12,7 @@
 
 use super::leads::who_may_lose;
 use super::{Service, Targets};
+use crate::keys;
 use crate::records::{EngineDf, MemberDf, TargetDf};
 use crate::store::{Attempts, Loaded, Tx};
 use async_recursion::async_recursion as boxed;
@@ -31,6 +32,16 @@ pub(super) struct Starts {
     pub has_left: HashMap<Uuid, u64>,
 }
 
+impl Starts {
+    /// The start of the engine at this place of the catalog that has joined last, as far as is known.
+    fn joined_at(&self, key: &str) -> Option<u64> {
+        self.joined
+            .iter()
+            .find(|(engine, _)| keys::engine(**engine) == key)
+            .map(|(_, start)| *start)
+    }
+}
+
 impl Service {
     /// All engines with their targets and states, and since which change of the members they have these, by rank: whom orders may
     /// have to reach.
@@ -44,7 +55,8 @@ impl Service {
     }
 
     /// An engine has given no answer for long. With `fails_over` its targets are down, and all others are told.
-    /// Nothing happens unless it is up or joining.
+    /// Nothing happens unless it is up or joining, nor when it has been started again before this is written: what it leads has to run out
+    /// first, which takes longer than many a start.
     #[boxed(?Send)]
     pub async fn engine_is_silent(
         &self,
@@ -53,7 +65,8 @@ impl Service {
         fails_over: bool,
         orders: &dyn Targets,
     ) -> Result<()> {
-        let change = Change::new(MemberState::Down, why, fails_over);
+        let mut change = Change::new(MemberState::Down, why, fails_over);
+        change.unless_started = true;
         self.change_member(rank, &[MemberState::Up, MemberState::Joining], change, orders).await
     }
 
@@ -141,13 +154,21 @@ impl Service {
         change: Change<'_>,
         orders: &dyn Targets,
     ) -> Result<()> {
-        let Change { to, why, of_targets, others_stay } = change;
+        let Change { to, why, of_targets, others_stay, unless_started } = change;
         let mut attempts = Attempts::new();
+        let mut begun_with = None;
         loop {
             attempts.next()?;
             let mut system = self.system().await?;
             let mut engine = self.engine_of_rank(rank).await?;
             if !from.contains(&engine.record.member.state) {
+                return Ok(());
+            }
+            let start = || self.starts.borrow().joined_at(&engine.key);
+            let begun_with = *begun_with.get_or_insert_with(start);
+            let is_still_to_be = || !unless_started || start() == begun_with;
+            if !is_still_to_be() {
+                tracing::info!(%rank, "an engine was started again before it was called down");
                 return Ok(());
             }
             let is_up =
@@ -194,7 +215,7 @@ impl Service {
             if is_known && affected.is_empty() {
                 return Ok(());
             }
-            if self.commit_maps(tx, losing, orders).await? {
+            if self.commit_maps_while(tx, losing, orders, &is_still_to_be).await? {
                 tracing::warn!(%rank, state = ?to, "an engine has another state now: {why}");
                 // One that is only about to be told what it holds is told of when it is up.
                 let is_passing = to == MemberState::Joining
@@ -228,11 +249,13 @@ struct Change<'a> {
     of_targets: bool,
     /// Targets change only in pools that are served without them, and nothing does where no other engine is up.
     others_stay: bool,
+    /// Nothing changes once the engine has joined with another start than when this began.
+    unless_started: bool,
 }
 
 impl Change<'_> {
     fn new(to: MemberState, why: &str, of_targets: bool) -> Change<'_> {
-        Change { to, why, of_targets, others_stay: false }
+        Change { to, why, of_targets, others_stay: false, unless_started: false }
     }
 }
 

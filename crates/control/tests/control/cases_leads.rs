@@ -1,11 +1,12 @@
 //! Who may show what it leads, and who gives that back before others lead.
 
-use crate::fake::{System, label};
+use crate::fake::{System, Yield, engine_info, label};
 use control::LEAD_TERM;
 use futures_executor::block_on;
+use futures_util::future::join;
 use std::time::Duration;
 use types::{PoolId, Rank, TargetId};
-use wire::control::{ControlReply, ControlRequest as R, TargetAim};
+use wire::control::{ControlReply, ControlRequest as R, JoinInfo, MemberState, TargetAim};
 use wire::map::PoolMap;
 
 const FIRST: [TargetId; 2] = [TargetId(0), TargetId(1)];
@@ -107,6 +108,36 @@ fn who_may_lose_a_group_is_asked() {
     system.run(aim).unwrap();
     assert_eq!(given_back(&system), [FIRST[1]]);
     system.assert_in_step();
+}
+
+/// What a dead engine's targets were granted has to run out before others lead, which takes longer than to start it again: who has joined by then is not
+/// called down any more.
+#[test]
+fn an_engine_that_has_been_started_again_is_not_called_down() {
+    for starts in [false, true] {
+        let system = System::new(3);
+        system.service.begins(Duration::ZERO);
+        system.pool("tank");
+        system.targets.now.set(Duration::from_secs(60));
+        let before = map(&system).version;
+        granted(&system, SECOND, before);
+        system.targets.away.borrow_mut().insert(Rank(1));
+        let silent = system.service.engine_is_silent(Rank(1), "no answer", true, &*system.targets);
+        let started = async {
+            Yield(2).await;
+            if starts {
+                system.targets.away.borrow_mut().remove(&Rank(1));
+                let join = JoinInfo { start: 2, ..engine_info(1) };
+                system.ask(R::Join(join)).await.unwrap();
+            }
+        };
+        let (silent, ()) = block_on(join(silent, started));
+        silent.unwrap();
+        let is_up = block_on(system.service.members()).unwrap()[1].2 == MemberState::Up;
+        assert_eq!((is_up, map(&system).version == before), (starts, starts));
+        // It leads what it led, by the map that there is.
+        assert_eq!(granted(&system, SECOND, before).len(), usize::from(starts));
+    }
 }
 
 /// One that does not answer has run out a term after it was granted something, and a new service does not know what the one before has granted.
