@@ -5,7 +5,9 @@ use crate::client::Client;
 use async_recursion::async_recursion as boxed;
 use std::cell::Cell;
 use std::time::Duration;
-use transport::{Call, Conn, PROBE_BYTES, PROBE_SLICES, probed_speed, transfer_kb_s};
+use transport::{
+    Call, Conn, PROBE_BYTES, PROBE_SLICES, TRANSFER_BYTES_MIN, probed_speed, transfer_kb_s,
+};
 use types::{Code, Error, Result, TargetId};
 use wire::Kind;
 use wire::hello::Service;
@@ -48,6 +50,10 @@ impl Client {
         bytes: u64,
         begun: Duration,
     ) {
+        // Most say nothing.
+        if bytes < TRANSFER_BYTES_MIN {
+            return;
+        }
         let now = self.env().now();
         let Some(speed) = seen.add(bytes, now.saturating_sub(begun), now) else { return };
         let (conn, request_id) = (conn.clone(), self.next_request());

@@ -162,15 +162,15 @@ impl TargetLink {
             let begun = env.now();
             let outcome = {
                 let mut tried = pin!(async {
-                    let conn = match self.known_conn() {
-                        Some(conn) => conn,
-                        None => Box::pin(self.connect(client, pool)).await?,
+                    let (conn, now) = match self.known_conn() {
+                        Some(conn) => (conn, begun),
+                        None => (Box::pin(self.connect(client, pool)).await?, env.now()),
                     };
                     used.replace(Some(conn.clone()));
                     // Not a newer one that came meanwhile: the target would take it for its own.
                     sent_under.set(attempt.routed_under.unwrap_or_else(|| pool.map_version()));
                     self.flush_releases_on(&conn);
-                    let left = deadline.saturating_sub(env.now());
+                    let left = deadline.saturating_sub(now);
                     let left = attempt.try_time.map_or(left, |time| time.min(left));
                     let call = Call {
                         kind: Kind::Request,

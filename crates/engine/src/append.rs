@@ -96,7 +96,7 @@ impl Target {
     /// and runs it beside the connection. The batch is known not to have run before.
     pub(crate) async fn receive_append(
         self: &Rc<Self>,
-        ask: Ask,
+        ask: Box<Ask>,
         append: Append,
         bulk: IncomingBulk,
     ) {

@@ -77,15 +77,17 @@ impl Target {
         let Incoming { header, body, bulk, responder, .. } = incoming;
         let held = match HeldBatch::of_request(body) {
             Ok(held) => held,
-            Err(error) => return self.answer_error(responder, 0, error).await,
+            Err(error) => return Box::pin(self.answer_error(responder, 0, error)).await,
         };
         let summary = Summary::of(&held.batch().checks, &held.batch().ops);
         let ctx = match self.look_at_batch(caller.client, &header, held.batch(), &summary).await {
             Ok(Seen::New(ctx)) => ctx,
-            Ok(Seen::Before(answer)) => return self.send(responder, 0, &answer, &[]).await,
+            Ok(Seen::Before(answer)) => {
+                return Box::pin(self.send(responder, 0, &answer, &[])).await;
+            }
             Err(error) => {
                 let refusal = self.refusal(held.batch().pool, &header, &error);
-                return self.send(responder, 0, &refusal, &[]).await;
+                return Box::pin(self.send(responder, 0, &refusal, &[])).await;
             }
         };
         let now = self.env.now();
@@ -93,25 +95,31 @@ impl Target {
         if !gives_way {
             self.note_client_at(now);
         }
-        let now_ns = self.env.wall_ns();
+        let now_s = self.env.wall_s();
         let cont = held.batch().cont;
-        summary.units.iter().for_each(|named| ctx.last_asked.note(cont, named.unit, now_ns));
+        summary.units.iter().for_each(|named| ctx.last_asked.note(cont, named.unit, now_s));
         let deadline = now + patience(&header);
         let begun = Begun::new(summary.kind, now, bulk.remaining() as u64);
         let (caller, waited) = (caller.clone(), Waited::default());
+        // It goes through many hands.
         let ask = Ask { caller, header, ctx, responder, deadline, begun, waited, held, summary };
+        let ask = Box::new(ask);
         match Append::of(ask.held.batch(), &ask.summary) {
             Ok(None) => {}
             Ok(Some(append)) => {
                 return Box::pin(self.receive_append(ask, append, bulk)).await;
             }
-            Err(error) => return self.answer_error(ask.responder, 0, error).await,
+            Err(error) => return Box::pin(self.answer_error(ask.responder, 0, error)).await,
         }
-        let data = match self.receive_data(&ask, bulk).await {
+        let received = match bulk.remaining() {
+            0 => self.take_no_data(&ask),
+            _ => Box::pin(self.receive_data(&ask, bulk)).await,
+        };
+        let data = match received {
             Ok(data) => data,
             Err(error) => {
                 let refusal = self.refusal(ask.ctx.shard.pool(), &ask.header, &error);
-                return self.send(ask.responder, 0, &refusal, &[]).await;
+                return Box::pin(self.send(ask.responder, 0, &refusal, &[])).await;
             }
         };
         let (payload, slot) = match data {
@@ -154,8 +162,8 @@ impl Target {
         if summary.writes {
             let tx = TxId { client, seq: header.request_id };
             self.running.over(tx).await;
-            let (of, until) = (summary.first_written, self.env.now() + patience(header));
-            if let Some(answer) = self.replay(&ctx, tx, of, Some(batch), until).await? {
+            let (of, patience) = (summary.first_written, patience(header));
+            if let Some(answer) = self.replay(&ctx, tx, of, Some(batch), patience).await? {
                 if re_register(&ctx, client, batch) {
                     ctx.shard.noted(self.note_opener(&ctx, client)).await;
                 }
@@ -163,6 +171,19 @@ impl Target {
             }
         }
         Ok(Seen::New(ctx))
+    }
+
+    /// What a batch has that brings no data.
+    fn take_no_data(&self, ask: &Ask) -> Result<Data> {
+        let batch = ask.held.batch();
+        let mut payload = self.stage_for(&ask.ctx, &ask.summary)?;
+        let missing = payload.bulk_bytes();
+        if missing > 0 {
+            let text = format!("the request has 0 more bytes, not {missing}");
+            return Err(Error::new(Code::Proto, text));
+        }
+        ask.ctx.shard.take_sums(batch.cont, &batch.sums, &mut payload)?;
+        Ok(Data::Here(payload, None))
     }
 
     /// Gets data off the stream. Data that is elsewhere and must wait stays there.
@@ -205,7 +226,7 @@ impl Target {
     }
 
     /// Runs a batch beside its connection.
-    fn run_beside(self: &Rc<Self>, ask: Ask, data: Data) {
+    fn run_beside(self: &Rc<Self>, ask: Box<Ask>, data: Data) {
         let target = self.clone();
         let tx = ask.tx();
         self.running.begin(tx);
@@ -271,7 +292,7 @@ impl Target {
     }
 
     /// Answers and counts.
-    pub(crate) async fn finish_batch(self: &Rc<Self>, ask: Ask, outcome: Outcome) {
+    pub(crate) async fn finish_batch(self: &Rc<Self>, ask: Box<Ask>, outcome: Outcome) {
         let (ctx, begun, caller) = (ask.ctx.clone(), ask.begun, ask.caller.clone());
         let waited = ask.waited.clone();
         let out_bytes = self.answer_batch(ask, outcome, &waited).await;
@@ -286,13 +307,13 @@ impl Target {
     /// else the bytes of its bulk.
     async fn answer_batch(
         self: &Rc<Self>,
-        ask: Ask,
+        mut ask: Box<Ask>,
         outcome: Outcome,
         waited: &Waited,
     ) -> Option<u64> {
-        let Ask { caller, header, ctx, mut responder, deadline, held, summary, .. } = ask;
-        let writes = summary.writes;
-        let read = (!writes).then(|| held.batch());
+        let ctx = ask.ctx.clone();
+        let writes = ask.summary.writes;
+        let read = (!writes).then(|| ask.held.batch());
         let version = ctx.map_version();
         let (mut answer, mut segments) = match outcome {
             Ok(given) => given,
@@ -303,47 +324,50 @@ impl Target {
                 {
                     Box::pin(self.mend_for_reader(&ctx, read)).await;
                 }
-                let refusal = self.refusal(ctx.shard.pool(), &header, &error);
-                self.send(responder, version, &refusal, &[]).await;
+                let refusal = self.refusal(ctx.shard.pool(), &ask.header, &error);
+                Box::pin(self.send(ask.responder, version, &refusal, &[])).await;
                 return None;
             }
         };
-        if let Some(cells) = names_for(&header, &segments).filter(|_| !writes) {
+        if let Some(cells) = names_for(&ask.header, &segments).filter(|_| !writes) {
             wire::encode_into(&BulkSums { cells, ..BulkSums::NONE }, &mut answer);
-            self.send(responder, version, &answer, &[]).await;
+            Box::pin(self.send(ask.responder, version, &answer, &[])).await;
             return Some(0);
         }
         let bytes = segments.bytes();
         if !ctx.is_memory() && bytes > 0 {
-            if responder.has_room() && bytes > BESIDE_LIST_BYTES_MAX {
+            if ask.responder.has_room() && bytes > BESIDE_LIST_BYTES_MAX {
                 let error = Error::inval("a batch that lists cannot read that much beside");
-                return self.answer_failure(responder, version, error).await;
+                return Box::pin(self.answer_failure(ask.responder, version, error)).await;
             }
             // Before the slot: whoever has one waits for devices and clients only.
-            if !wait(&self.env, waited, responder.room_for_answer(bytes as usize)).await {
+            let room = ask.responder.room_for_answer(bytes as usize);
+            if !Box::pin(wait(&self.env, waited, room)).await {
                 return None;
             }
         }
         let mut slot = None;
         if let Some(gate) = ctx.admission.readers.for_bulk(bytes).filter(|_| !writes) {
-            let left = deadline.saturating_sub(self.env.now());
-            let entered = gate.enter(&caller.job, bytes, left, responder.abandoned());
-            match wait(&self.env, waited, entered).await {
-                Ok(entered) if !responder.is_abandoned() => slot = Some(entered),
+            let left = ask.deadline.saturating_sub(self.env.now());
+            let entered = gate.enter(&ask.caller.job, bytes, left, ask.responder.abandoned());
+            match Box::pin(wait(&self.env, waited, entered)).await {
+                Ok(entered) if !ask.responder.is_abandoned() => slot = Some(entered),
                 // Nobody would take it.
                 Ok(_) => return None,
-                Err(error) => return self.answer_failure(responder, version, error).await,
+                Err(error) => {
+                    return Box::pin(self.answer_failure(ask.responder, version, error)).await;
+                }
             }
         }
         if let Err(error) = self.gather(&ctx, &mut segments).await {
-            return self.answer_failure(responder, version, error).await;
+            return Box::pin(self.answer_failure(ask.responder, version, error)).await;
         }
         if let Err(error) = segments.load().await {
             let error = match read {
                 Some(read) => Box::pin(self.mend_unreadable(&ctx, read, error)).await,
                 None => error,
             };
-            return self.answer_failure(responder, version, error).await;
+            return Box::pin(self.answer_failure(ask.responder, version, error)).await;
         }
         match segments.sums() {
             Ok(sums) => wire::encode_into(&sums.as_wire(), &mut answer),
@@ -352,14 +376,14 @@ impl Target {
                 if let Some(read) = read {
                     Box::pin(self.mend_for_reader(&ctx, read)).await;
                 }
-                return self.answer_failure(responder, version, error).await;
+                return Box::pin(self.answer_failure(ask.responder, version, error)).await;
             }
         }
-        responder.set_bulk_credit(ctx.admission.writers.credit());
-        responder.set_short(ctx.shard.stat().is_short());
-        responder.set_users(caller.gives_way() && self.has_users_near(&ctx));
+        ask.responder.set_bulk_credit(ctx.admission.writers.credit());
+        ask.responder.set_short(ctx.shard.stat().is_short());
+        ask.responder.set_users(ask.caller.gives_way() && self.has_users_near(&ctx));
         let slices = segments.slices();
-        let send = pin!(self.send(responder, version, &answer, &slices));
+        let send = pin!(self.send(ask.responder, version, &answer, &slices));
         at_clients_pace(&self.env, &mut slot, send).await;
         if let Some(slot) = slot {
             slot.finish();
@@ -570,13 +594,13 @@ impl Target {
         summary: &Summary,
     ) -> Result<()> {
         let ctx = &ask.ctx;
-        let deadline = self.env.now() + patience(&ask.header);
+        let deadline = ask.deadline;
         let Batch { cont, at, checks, ops, .. } = batch;
         loop {
             ctx.shard.ready_for_batch((*cont, *at), checks, ops, summary).await?;
             if !self.is_settled_for_batch(ctx, *cont, checks, summary)? {
                 let settled = self.settled_for_batch(ctx, *cont, checks, summary, deadline);
-                wait(&self.env, &ask.waited, settled).await?;
+                Box::pin(wait(&self.env, &ask.waited, settled)).await?;
                 continue;
             }
             let Some(holder) = ctx.shard.holder_of(*cont, summary) else { return Ok(()) };
@@ -588,7 +612,7 @@ impl Target {
                 ));
             }
             let decided = ctx.undecided.wait(&self.env, holder, left);
-            wait(&self.env, &ask.waited, decided).await;
+            Box::pin(wait(&self.env, &ask.waited, decided)).await;
         }
     }
 }

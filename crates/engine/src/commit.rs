@@ -143,8 +143,8 @@ impl Target {
         let ctx = self.asked_shard(pool).await?;
         self.know_map_of(&ctx, header).await?;
         self.committing.over(tx).await;
-        let until = self.env.now() + patience(header);
-        if let Some(answer) = self.replay(&ctx, tx, Some(*first), None, until).await? {
+        let patience = patience(header);
+        if let Some(answer) = self.replay(&ctx, tx, Some(*first), None, patience).await? {
             return Ok(answer);
         }
         // Its parts may belong elsewhere by now.
@@ -166,21 +166,23 @@ impl Target {
     /// The answer to an earlier try of a request that has changed `unit`, once all members of the unit's group have it. `batch`: the request, if
     /// it is of one group.
     ///
-    /// Errors: `Stale` when another target leads that group; `TimedOut` at `until`.
+    /// Errors: `Stale` when another target leads that group; `TimedOut` after `patience`.
     pub(crate) async fn replay(
         self: &Rc<Self>,
         ctx: &Rc<TargetPool>,
         tx: TxId,
         unit: Option<Unit>,
         batch: Option<&Batch<'_>>,
-        until: Duration,
+        patience: Duration,
     ) -> Result<Option<Vec<u8>>> {
         let Some(answer) = ctx.shard.replayed(tx)? else { return Ok(None) };
         let Some(unit) = unit.filter(|unit| !ctx.is_of_one(*unit)) else {
             return Ok(Some(answer));
         };
         let told = Told { tx, of: unit, answer: &answer, batch };
-        self.share_before_telling(ctx, &told, until).await?;
+        let until = self.env.now() + patience;
+        // Rare and large.
+        Box::pin(self.share_before_telling(ctx, &told, until)).await?;
         ctx.streams.wait_for(ctx.streams.last()).await?;
         self.led_group(ctx, unit)?;
         // It may have been taken back meanwhile.

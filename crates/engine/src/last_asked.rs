@@ -21,9 +21,9 @@ pub(crate) struct LastAsked {
 
 impl LastAsked {
     /// Somebody wants something of a unit.
-    pub fn note(&self, cont: ContId, unit: Unit, now_ns: u64) {
+    pub fn note(&self, cont: ContId, unit: Unit, now_s: u64) {
         let places = self.places.get_or_init(|| vec![Cell::new(0); PLACES].into_boxed_slice());
-        places[place(cont, unit)].set(u32::try_from(now_ns / 1_000_000_000).unwrap_or(u32::MAX));
+        places[place(cont, unit)].set(u32::try_from(now_s).unwrap_or(u32::MAX));
     }
 
     /// When somebody did, about, seconds since 1970; 0: never.
@@ -55,7 +55,7 @@ mod tests {
         let unit = |number: u64| Oid { hi: 0, lo: number }.unit((number % 3) as u32);
         assert_eq!(last.listed(ContId(1), unit(5), Epoch(7)).used_s(), 0);
         for number in 0..1_000 {
-            last.note(ContId(1), unit(number), (100 + number) * SECOND + 5);
+            last.note(ContId(1), unit(number), 100 + number);
         }
         let asked = |cont: u64, number: u64| {
             last.listed(ContId(cont), unit(number), Epoch(number * SECOND)).asked_s

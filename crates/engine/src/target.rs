@@ -316,7 +316,7 @@ impl Target {
             },
             kind => {
                 let error = Error::new(Code::Proto, format!("a target does not serve {kind:?}"));
-                self.answer_error(incoming.responder, 0, error).await;
+                Box::pin(self.answer_error(incoming.responder, 0, error)).await;
             }
         }
     }
@@ -324,11 +324,11 @@ impl Target {
     async fn receive_request(self: &Rc<Self>, caller: &Rc<Session>, incoming: Incoming) {
         if self.draining.get() {
             let error = Error::new(Code::Closed, "the engine is shutting down");
-            return self.answer_error(incoming.responder, 0, error).await;
+            return Box::pin(self.answer_error(incoming.responder, 0, error)).await;
         }
         let kind = RequestKind::of(&incoming.body);
         if kind.is_for_engines() && !caller.is_admin {
-            return self.answer_error(incoming.responder, 0, not_for_clients()).await;
+            return Box::pin(self.answer_error(incoming.responder, 0, not_for_clients())).await;
         }
         self.requests.count(kind);
         if incoming.bulk.is_deferred() && kind != RequestKind::Batch {

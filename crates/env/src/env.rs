@@ -79,6 +79,17 @@ impl Env {
         }
     }
 
+    /// Seconds since 1970 as of the kernel's last tick: not as exact as [`Env::wall_ns`], and a fraction of its cost.
+    pub fn wall_s(&self) -> u64 {
+        match &self.0 {
+            Kind::Real(_) => {
+                let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
+                u64::try_from(now.tv_sec).unwrap_or(0)
+            }
+            Kind::Sim(node) => node.wall_ns() / 1_000_000_000,
+        }
+    }
+
     /// Random bytes that nobody can foresee, whatever was seen of others; in a simulated world they come from its seed.
     /// `Io` when the kernel gives none.
     pub fn nonce(&self) -> Result<[u8; 32]> {

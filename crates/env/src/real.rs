@@ -48,6 +48,8 @@ pub(crate) struct Real {
     rounds: Cell<u32>,
     /// When file descriptors were last looked at without waiting.
     fds_seen: Cell<Duration>,
+    /// The wait that has just ended has seen that no timer is due.
+    no_timer_is_due: Cell<bool>,
     /// Things of layers above, by type.
     pub extensions: RefCell<HashMap<TypeId, Rc<dyn Any>>>,
     /// io_uring of this thread, made on first use.
@@ -99,6 +101,7 @@ impl Real {
             idle: Idle::new(),
             rounds: Cell::new(0),
             fds_seen: Cell::new(Duration::ZERO),
+            no_timer_is_due: Cell::new(false),
             extensions: RefCell::default(),
             disk: RefCell::new(None),
         })
@@ -216,8 +219,10 @@ impl Real {
         found
     }
 
+    /// A look at the clock costs as much as many an operation's part in a round: not right after one.
     fn fire_timers(&self) -> bool {
-        !self.timers.is_empty() && self.timers.fire(self.now())
+        let is_just_seen = self.no_timer_is_due.replace(false);
+        !is_just_seen && !self.timers.is_empty() && self.timers.fire(self.now())
     }
 
     /// Nothing is ready: spins a little, then sleeps until something happens, at most `limit`.
@@ -280,7 +285,8 @@ impl Real {
 
     /// Yields and looks until there is work, or for as long as `budget`.
     fn spin(&self, start: Instant, budget: Duration) -> Option<Found> {
-        let due = self.timers.next().map(|deadline| deadline.saturating_sub(self.now()));
+        let begun = start.saturating_duration_since(self.epoch);
+        let due = self.timers.next().map(|deadline| deadline.saturating_sub(begun));
         let mut spin = Spin::new(&self.idle, budget);
         loop {
             let mut goes_on = true;
@@ -291,10 +297,9 @@ impl Real {
                 now = start.elapsed();
                 goes_on = spin.yielded(now - before);
             }
-            let found = self.look_everywhere(
-                |is_hot| spin.looks_at_fds(now, is_hot),
-                due.is_some_and(|due| due <= now),
-            );
+            let timer_is_due = due.is_some_and(|due| due <= now);
+            let found = self.look_everywhere(|is_hot| spin.looks_at_fds(now, is_hot), timer_is_due);
+            self.no_timer_is_due.set(found.is_some() && !timer_is_due);
             if goes_on && found.is_some_and(|found| found != Found::Timer) {
                 self.idle.spun_well();
             }

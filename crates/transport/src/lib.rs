@@ -48,7 +48,9 @@ pub use conn::{Answer, Arrivals, Call, Conn};
 pub use dial::{Dial, connect, is_heard, is_refused};
 pub use for_job::{current_job, for_job};
 pub use ledger::{Ledger, MESSAGE_BYTES_MAX_DEFAULT};
-pub use link_speeds::{LinkSpeeds, PROBE_BYTES, PROBE_SLICES, probed_speed, transfer_kb_s};
+pub use link_speeds::{
+    LinkSpeeds, PROBE_BYTES, PROBE_SLICES, TRANSFER_BYTES_MIN, probed_speed, transfer_kb_s,
+};
 pub use peer::{began, has_ended, host_process, is_gone};
 pub use server::{Incoming, IncomingBulk, Responder, ServerConn};
 pub use sim::SimNet;

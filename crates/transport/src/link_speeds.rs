@@ -13,7 +13,7 @@ pub const PROBE_BYTES: usize = 1 << 20;
 /// ... so often, after once that does not count: it opens the connection, and its window.
 pub const PROBE_SLICES: usize = 5;
 /// A transfer that is to say something has so much at least, bytes.
-const TRANSFER_BYTES_MIN: u64 = 256 << 10;
+pub const TRANSFER_BYTES_MIN: u64 = 256 << 10;
 /// A transfer that does this part of what is known confirms it, percent.
 const CONFIRM_PERCENT: u64 = 90;
 /// A probe that differs by no more says the same as the one before, percent.

@@ -96,12 +96,16 @@ impl PoolShard {
         if self.pages.is_none() {
             return Ok(());
         }
-        if summary.writes {
-            self.wait_for_reserve(summary.op_count, summary.takes_room).await?;
-            self.wait_for_room().await;
-        }
-        let touch = |container: &Container| self.touch(container, at, checks, ops);
-        self.ready_with(cont, summary.lists, &touch).await
+        // Large, and of no use to pools in memory.
+        Box::pin(async {
+            if summary.writes {
+                self.wait_for_reserve(summary.op_count, summary.takes_room).await?;
+                self.wait_for_room().await;
+            }
+            let touch = |container: &Container| self.touch(container, at, checks, ops);
+            self.ready_with(cont, summary.lists, &touch).await
+        })
+        .await
     }
 
     /// Loads what `touch` touches.
