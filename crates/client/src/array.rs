@@ -145,7 +145,12 @@ impl ArrayObj {
     /// Writes `ranges` from `memory`; both are cut independently and have equal total length.
     #[boxed(?Send)]
     pub async fn write(&self, ranges: &[Recx], memory: &[&[u8]]) -> Result<()> {
-        self.write_in(None, ranges, memory).await
+        match self.write_in(None, ranges, memory).await {
+            Err(error) if error.code == Code::NoSpace && self.oid.cells().is_some() => {
+                Box::pin(self.write_when_there_is_room(error, ranges, memory)).await
+            }
+            outcome => outcome,
+        }
     }
 
     /// The same inside a transaction.

@@ -464,14 +464,11 @@ impl<'a> Batch<'a> {
         }
         let _opening = (writes && opens).then(|| link.begin_opening());
         let ask = Ask { body: &body, bulk_out: &bulk_out, bulk_in: &mut self.bulk_in };
-        if kind == CsumKind::Off {
-            return link.ask_as(&pool.client, &pool.state, ask, attempt).await;
-        }
-        let comparison = Comparison::new(kind);
-        let arrivals: Option<&dyn Arrivals> = Some(&comparison);
+        let comparison = (kind != CsumKind::Off).then(|| Comparison::new(kind));
+        let arrivals = comparison.as_ref().map(|comparison| comparison as &dyn Arrivals);
         let asked = link.ask_telling(&pool.client, &pool.state, ask, attempt, arrivals);
         let answer = asked.await?;
-        if answer.bulk_bytes > 0 {
+        if let Some(comparison) = comparison.filter(|_| answer.bulk_bytes > 0) {
             comparison.finish(&answer.body[1..], &self.bulk_in, answer.bulk_bytes)?;
         }
         Ok(answer)

@@ -26,11 +26,24 @@ const KEEPING_TIME_MAX: Duration = Duration::from_secs(15);
 /// After something went wrong the other way is taken for this long at least, and twice as long as it took to find out.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 
+/// Cells of what was removed just before are dropped a moment later: who finds no room for data to be coded waits for that so long at most, looking again
+/// after twice as long each time, ...
+const ROOM_TIME_MAX: Duration = Duration::from_secs(2);
+const ROOM_PAUSE_MIN: Duration = Duration::from_millis(30);
+/// ... trying so often, for what members keep of a try in vain is in the way of the next one for a minute, ...
+const ROOM_TRIES_MAX: u32 = 2;
+/// ... and not at all for so long after he has waited in vain.
+const NO_ROOM_TIME: Duration = Duration::from_secs(10);
+/// What a member is to have free beside the data, bytes.
+const BESIDE_BYTES: u64 = 1 << 20;
+
 /// What a container's users know of reaching cells.
 #[derive(Default)]
 pub(crate) struct CellsKnown {
     /// The other way is taken until then.
     paused_until: Cell<Duration>,
+    /// Room is not waited for until then.
+    no_room_until: Cell<Duration>,
     traffic: Cell<CellTraffic>,
 }
 
@@ -105,6 +118,58 @@ impl Whole {
 }
 
 impl ArrayObj {
+    /// Writes what was refused for want of room, with `first`, if there is some in a moment.
+    pub(crate) async fn write_when_there_is_room(
+        &self,
+        first: Error,
+        ranges: &[Recx],
+        memory: &[&[u8]],
+    ) -> Result<()> {
+        let env = self.cont.client().env();
+        let no_room_until = &self.cont.cells_known().no_room_until;
+        if env.now() < no_room_until.get() {
+            return Err(first);
+        }
+        let (end, mut pause, mut tries) = (env.now() + ROOM_TIME_MAX, ROOM_PAUSE_MIN, 0);
+        let mut refused = first;
+        while env.now() < end && tries < ROOM_TRIES_MAX {
+            // timer: nobody tells when there is room.
+            env.sleep(pause).await;
+            pause *= 2;
+            // One that does not say has none.
+            let left = end.saturating_sub(env.now());
+            let has_room = env.timeout(left, self.has_room(ranges, memory)).await;
+            if !matches!(has_room, Some(Ok(true))) {
+                continue;
+            }
+            tries += 1;
+            match self.write_in(None, ranges, memory).await {
+                Err(error) if error.code == Code::NoSpace => refused = error,
+                outcome => return outcome,
+            }
+        }
+        no_room_until.set(env.now() + NO_ROOM_TIME);
+        Err(refused)
+    }
+
+    /// All members that get something of a write have room for their cells, and are not nearly full.
+    async fn has_room(&self, ranges: &[Recx], memory: &[&[u8]]) -> Result<bool> {
+        let data = self.oid.cells().map_or(1, |(data, _)| u64::from(data));
+        let mut wanted: BTreeMap<TargetId, u64> = BTreeMap::new();
+        for (load, _) in &self.loads(ranges, memory.iter().copied(), usize::MAX)? {
+            let of_cell = (load.bytes as u64 / data).next_multiple_of(self.oid.cell_bytes().into());
+            for member in self.cont.keepers(load.unit)?.iter() {
+                *wanted.entry(*member).or_insert(BESIDE_BYTES) += of_cell;
+            }
+        }
+        let pool = self.cont.pool();
+        let asked = wanted.into_iter().map(async |(member, bytes)| {
+            let stat = pool.query_one(member).await?;
+            Ok::<bool, Error>(!stat.is_short() && stat.nvme_free_bytes >= bytes)
+        });
+        Ok(try_join_all(asked).await?.into_iter().all(|has_room| has_room))
+    }
+
     /// Data and parity cells of its stripes, if it has any and they can be reached as far as is known.
     fn cells_to_reach(&self) -> Option<(usize, usize)> {
         let (data, parity) = self.oid.cells()?;
@@ -160,7 +225,10 @@ impl ArrayObj {
             Ok(()) => took < KEEPING_TIME_MAX,
             Err(error) => {
                 self.cont.cells_known().count(|traffic| traffic.given_up += 1);
-                self.pause_cells(began, &error);
+                // Copies need more room than cells.
+                if error.code != Code::NoSpace {
+                    self.pause_cells(began, &error);
+                }
                 false
             }
         }

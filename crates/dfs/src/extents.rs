@@ -4,9 +4,9 @@ use crate::file::FILE_BYTES_MAX;
 use crate::flags::{AllocateFlags, OpenFlags};
 use crate::fs::Dfs;
 use crate::node::Obj;
+use crate::transfers::all_begun;
 use async_recursion::async_recursion as boxed;
 use futures_util::future::try_join;
-use futures_util::stream::{self, StreamExt, TryStreamExt};
 use types::{Code, Error, Result};
 use wire::obj::Recx;
 
@@ -175,21 +175,18 @@ impl Dfs {
             }
             self.with_data(to, &holes, async || sink.punch(&holes).await).await?;
             let (source, sink) = (&source, &sink);
-            stream::iter(pieces)
-                .map(|piece| async move {
-                    let mut room = vec![0; piece.count as usize];
-                    match source.read(&[piece], &mut [&mut room]).await {
-                        Err(error) if error.code == Code::Inval => {
-                            self.read_tiered(from, &[piece], &mut [&mut room]).await?;
-                        }
-                        outcome => drop(outcome?),
+            let copy = |piece: Recx| async move {
+                let mut room = vec![0; piece.count as usize];
+                match source.read(&[piece], &mut [&mut room]).await {
+                    Err(error) if error.code == Code::Inval => {
+                        self.read_tiered(from, &[piece], &mut [&mut room]).await?;
                     }
-                    let range = [Recx { index: piece.index.wrapping_add(shift), ..piece }];
-                    self.with_data(to, &range, async || sink.write(&range, &[&room]).await).await
-                })
-                .buffer_unordered(COPY_PARALLEL)
-                .try_collect::<Vec<()>>()
-                .await?;
+                    outcome => drop(outcome?),
+                }
+                let range = [Recx { index: piece.index.wrapping_add(shift), ..piece }];
+                self.with_data(to, &range, async || sink.write(&range, &[&room]).await).await
+            };
+            all_begun(pieces, COPY_PARALLEL, copy).await?;
         }
         if sink.size().await? < to_offset + bytes {
             sink.extend(to_offset + bytes).await?;

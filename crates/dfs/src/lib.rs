@@ -48,6 +48,7 @@ mod rename;
 mod share;
 pub mod sys;
 pub mod tier;
+mod transfers;
 mod walk;
 mod xattr;
 

@@ -4,12 +4,12 @@
 
 use crate::fs::Dfs;
 use crate::node::Obj;
+use crate::transfers::all_begun;
 use async_recursion::async_recursion as boxed;
 use client::{ArrayObj, ChunkPart};
-use futures_util::stream::{self, StreamExt, TryStreamExt};
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use types::{Epoch, Error, Result, Unit};
+use types::{Epoch, Result, Unit};
 use wire::obj::{Recx, Tail};
 
 /// Bytes of the old object that are looked at together.
@@ -173,18 +173,15 @@ impl Copy {
         let transfers: Vec<Recx> =
             wanted.iter().flat_map(|part| overlaps(&runs, part.range)).collect();
         let (source, sink, bytes) = (&self.source, &self.sink, &self.bytes);
-        stream::iter(transfers)
-            .map(|run| async move {
-                let mut room = vec![0; run.count as usize];
-                source.read(&[run], &mut [&mut room]).await?;
-                sink.write(&[run], &[&room]).await?;
-                bytes.set(bytes.get() + run.count);
-                on_bytes(run.count);
-                Ok::<(), Error>(())
-            })
-            .buffer_unordered(TRANSFERS)
-            .try_collect::<Vec<()>>()
-            .await?;
+        let transfer = |run: Recx| async move {
+            let mut room = vec![0; run.count as usize];
+            source.read(&[run], &mut [&mut room]).await?;
+            sink.write(&[run], &[&room]).await?;
+            bytes.set(bytes.get() + run.count);
+            on_bytes(run.count);
+            Ok(())
+        };
+        all_begun(transfers, TRANSFERS, transfer).await?;
         Ok(true)
     }
 

@@ -6,12 +6,15 @@ use crate::flags::OpenFlags;
 use crate::fs::Dfs;
 use crate::node::{Location, Obj};
 use futures_util::stream::{self, StreamExt};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use types::{Code, Error, ObjClass, ObjType, Oid, Result};
 
 /// Entries listed at a time.
 const PAGE_ENTRIES: u32 = 512;
+/// Old objects are freed ten seconds after their files have new ones: who finds no room waits for that.
+const ROOM_TIME: Duration = Duration::from_secs(12);
 
 /// How the class of files is changed.
 #[derive(Clone, Debug)]
@@ -63,13 +66,14 @@ impl Dfs {
         // Refuses at once what every file would be refused for.
         self.shared.cont.generate_oid(ObjType::ArrayByte, options.class, 0, 0)?;
         let mut hard = BTreeMap::<Oid, Vec<Name>>::new();
+        let no_room = Cell::new(false);
         let mut dirs = Vec::new();
         if top.is_dir() {
             dirs.push((top.clone(), Vec::new()));
         } else {
             top.require_regular()?;
             let name = Name { location: top.node.location(), path: Vec::new() };
-            self.migrate_some(vec![vec![name]], options, on_bytes, &mut tell).await;
+            self.migrate_some(vec![vec![name]], (options, &no_room), on_bytes, &mut tell).await;
         }
         while let Some((dir, path)) = dirs.pop() {
             let mut anchor = DirAnchor::start();
@@ -103,18 +107,19 @@ impl Dfs {
                         files.push(vec![Name { location, path }]);
                     }
                 }
-                self.migrate_some(files, options, on_bytes, &mut tell).await;
+                self.migrate_some(files, (options, &no_room), on_bytes, &mut tell).await;
             }
         }
-        self.migrate_some(hard.into_values().collect(), options, on_bytes, &mut tell).await;
+        let hard = hard.into_values().collect();
+        self.migrate_some(hard, (options, &no_room), on_bytes, &mut tell).await;
         Ok(())
     }
 
-    /// Files, each by all its names.
+    /// Files, each by all its names. `no_room`: one has waited for room in vain.
     async fn migrate_some(
         &self,
         files: Vec<Vec<Name>>,
-        options: &MigrateOptions,
+        (options, no_room): (&MigrateOptions, &Cell<bool>),
         on_bytes: &dyn Fn(u64),
         tell: &mut impl FnMut(Migrating),
     ) {
@@ -123,7 +128,17 @@ impl Dfs {
                 let path = names.first().map(|name| name.path.clone()).unwrap_or_default();
                 let names: Vec<Location> = names.into_iter().map(|name| name.location).collect();
                 let (class, wait) = (options.class, options.wait);
-                let outcome = self.migrate_file(&names, class, wait, on_bytes).await;
+                let migrate = || self.migrate_file(&names, class, wait, on_bytes);
+                let is_full = |outcome: &Result<Migrated>| {
+                    outcome.as_ref().is_err_and(|error| error.code == Code::NoSpace)
+                };
+                let mut outcome = migrate().await;
+                if is_full(&outcome) && !no_room.get() {
+                    // timer: what was migrated just before is about to be freed.
+                    self.shared.cont.client().env().sleep(ROOM_TIME).await;
+                    outcome = migrate().await;
+                    no_room.set(is_full(&outcome));
+                }
                 Migrating::File { path, outcome }
             })
             .buffer_unordered(options.parallel.max(1));

@@ -36,6 +36,14 @@ impl Fault {
         if error.code == Code::NonExist { Fault::Gone } else { Fault::Error(error) }
     }
 
+    /// The same for what is such an error already.
+    pub fn at_node(self) -> Fault {
+        match self {
+            Fault::Error(error) => Fault::of_node(error),
+            other => other,
+        }
+    }
+
     /// What the program gets.
     ///
     /// No answer in time is `ETIMEDOUT`; whatever else is wrong between here and the engines is

@@ -263,7 +263,8 @@ impl Worker {
                 },
                 |_| None,
             )
-            .await?;
+            .await
+            .map_err(Fault::at_node)?;
         // Where a file that had no name is now is known here only.
         let linked = obj.share();
         inode.change(&self.volume.table, |shared| *shared = linked.clone());

@@ -292,3 +292,24 @@ fn a_file_that_is_replaced_while_it_is_opened_is_never_empty() {
         }
     }
 }
+
+/// The kernel knows a file by a name that another node has given to another file (or that was migrated to a new object): whoever links it gets
+/// a link to what the name leads to, as with all other calls. It was told that there is no such file.
+#[test]
+fn a_file_that_another_mount_has_replaced_can_be_linked() {
+    for system in systems(Durability::Memory) {
+        let (mount, other) = (system.mount("cache=metadata"), system.mount("cache=metadata"));
+        fs::write(mount.path("file"), b"before").unwrap();
+        for round in 0..3 {
+            let link = mount.path(&format!("link{round}"));
+            assert!(fs::metadata(mount.path("file")).unwrap().is_file());
+            let new = format!("new {round}");
+            fs::write(other.path("new"), &new).unwrap();
+            fs::rename(other.path("new"), other.path("file")).unwrap();
+            fs::hard_link(mount.path("file"), &link).unwrap();
+            assert_eq!(fs::read_to_string(&link).unwrap(), new);
+            // Else the file lives on by this name, and may be linked for as long as the kernel takes it for the other one.
+            fs::remove_file(link).unwrap();
+        }
+    }
+}

@@ -5,10 +5,11 @@
 
 use client::{ArrayObj, Client, Container};
 use sim::{Cluster, ClusterSpec, members, parity, seeds};
+use std::collections::BTreeMap;
 use std::time::Duration;
-use types::{ContLayout, Durability, Epoch, ObjType, TargetId};
+use types::{Code, ContLayout, ContProps, Durability, Epoch, ObjType, PlacementRule, TargetId};
 use wire::cell::{Dkeys, UnnamedCells};
-use wire::control::{Name, SnapName};
+use wire::control::{ControlRequest, Name, OpenMode, SnapName};
 use wire::map::PoolMap;
 use wire::member::{MemberAsk, MemberRequest};
 use wire::obj::{Cond, Recx, Request};
@@ -122,6 +123,69 @@ fn room_is_back_before_the_next_file_is_written() {
             client.env().sleep(Duration::from_millis(300)).await;
             assert_eq!(used(&client).await, before, "file {number}");
         }
+    });
+}
+
+/// Two thirds of a pool are one file, which is removed, and the next one begun at once: its writer waits for the room in place of being refused. In a pool that
+/// is full indeed he is told so after seconds, and at once when he tries again.
+#[test]
+fn who_writes_anew_at_once_waits_for_the_room() {
+    const TARGET_BYTES: u64 = 60 << 20;
+    const BYTES: u64 = 4 << 20;
+    let (cluster, client) = cluster(5, 3, true);
+    cluster.block_on(async {
+        let create = ControlRequest::PoolCreate {
+            label: "p".into(),
+            bytes: 3 * TARGET_BYTES,
+            scm_percent: 20,
+            durability: Durability::Wal,
+            placement: PlacementRule::Equal,
+            targets: Vec::new(),
+        };
+        client.pool_create(create).await.unwrap();
+        let name = |label: &str| Name::Label(label.into());
+        let pool = client.pool_open(&name("p"), OpenMode::ReadWrite).await.unwrap();
+        let none = BTreeMap::new();
+        pool.cont_create("c", uuid::Uuid::nil(), ContProps::default(), none).await.unwrap();
+        let cont = pool.cont_open(&name("c"), OpenMode::ReadWrite).await.unwrap();
+        let free = async || {
+            let targets = (0..3).map(TargetId);
+            let stats = targets.map(|target| cont.pool().query_one(target));
+            let stats = futures_util::future::try_join_all(stats).await.unwrap();
+            stats.iter().map(|stat| stat.nvme_free_bytes).min().unwrap()
+        };
+        // A member keeps half of what is written.
+        let count = free().await * 4 / 3 / BYTES;
+        for number in 1..=4 {
+            let file = file(&cont, "EC_2P1G1", number);
+            for at in 0..count {
+                write(&file, at * BYTES, BYTES, number as u8).await;
+            }
+            check(&file, 0, BYTES, number as u8, "the beginning").await;
+            cont.object(file.oid).punch(Cond::NONE).await.unwrap();
+        }
+        soon(&client).await;
+
+        let file = file(&cont, "EC_2P1G1", 9);
+        let data = vec![1; BYTES as usize];
+        let fill = async |at: u64| {
+            let begun = client.env().now();
+            let range = [Recx { index: at * BYTES, count: BYTES }];
+            let outcome = file.write(&range, &[&data]).await;
+            (outcome.map_err(|error| error.code), client.env().now() - begun)
+        };
+        let mut at = 0;
+        let (refused, took) = loop {
+            match fill(at).await {
+                (Ok(()), _) => at += 1,
+                (Err(code), took) => break (code, took),
+            }
+        };
+        assert_eq!(refused, Code::NoSpace);
+        assert!(at > count && took >= Duration::from_secs(1), "{at} pieces, {took:?}");
+        let (again, took) = fill(at).await;
+        assert_eq!(again, Err(Code::NoSpace));
+        assert!(took < Duration::from_secs(1), "{took:?}");
     });
 }
 
