@@ -99,4 +99,39 @@ pub(super) const MUTANTS: &[Mutant] = &[
         }],
         found_by: cluster("divided::an_answer_is_that_of_the_parts_that_were_asked_for_first"),
     },
+    Mutant {
+        name: "room-is-not-waited-for",
+        what: "who writes a coded file anew right after one was removed is told that there is no room",
+        edits: &[Edit {
+            path: "crates/client/src/array.rs",
+            from: "            Err(error) if error.code == Code::NoSpace && self.oid.cells().is_some() => {\n",
+            to: "            Err(error) if error.code == Code::NoSpace && self.oid.cells().is_none() => {\n",
+        }],
+        found_by: cluster("unnamed::who_writes_anew_at_once_waits_for_the_room"),
+    },
+    Mutant {
+        name: "lost-names-told-late",
+        what: "cells of what was removed are dropped half a second later",
+        edits: &[Edit {
+            path: "crates/engine/src/unnamed.rs",
+            from: "const DELAY: Duration = Duration::from_millis(100);\n",
+            to: "const DELAY: Duration = Duration::from_millis(500);\n",
+        }],
+        found_by: cluster("unnamed::room_is_back_before_the_next_file_is_written"),
+    },
+    Mutant {
+        name: "called-down-though-started",
+        what: "an engine that has joined again while its grants ran out is called down",
+        edits: &[Edit {
+            path: "crates/control/src/service/members.rs",
+            from: "        change.unless_started = true;\n",
+            to: "        change.unless_started = false;\n",
+        }],
+        found_by: Test {
+            package: "control",
+            program: "control",
+            filter: "leads::an_engine_that_has_been_started_again_is_not_called_down",
+            env: &[],
+        },
+    },
 ];

@@ -90,8 +90,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         what: "a leader tells again what it did before it was opened again, though it may be the only one to have it",
         edits: &[Edit {
             path: "crates/engine/src/commit.rs",
-            from: "        self.share_before_telling(ctx, &told, until).await?;\n",
-            to: "        if self.has_stopped() {\n            self.share_before_telling(ctx, &told, until).await?;\n        }\n",
+            from: "        Box::pin(self.share_before_telling(ctx, &told, until)).await?;\n",
+            to: "        if self.has_stopped() {\n            Box::pin(self.share_before_telling(ctx, &told, until)).await?;\n        }\n",
         }],
         found_by: cluster("kept_answers::what_is_told_again_after_all_were_killed_is_with_others"),
     },
