@@ -10,7 +10,7 @@
 //!   agree as far as the cache mode says ([`cache`]), and what this mount does itself it sees.
 //! - A request is answered within the time-out of the mount, also when no engine answers.
 //! - No object is taken for another that has its name now: what lost its name is `ESTALE`, and
-//!   the kernel looks the path up again.
+//!   the kernel looks the path up again; a file that it finds then is held until it is open ([`replaced`]).
 
 mod ahead;
 mod attributes;
@@ -27,6 +27,7 @@ mod listing;
 mod locks;
 mod mail;
 mod names;
+mod replaced;
 mod serve;
 mod table;
 mod volume;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 impl Worker {
     /// Attributes of a node.
-    pub async fn getattr(&self, node: NodeId) -> Answer<Told> {
+    pub async fn getattr(&self, req: &Request, node: NodeId) -> Answer<Told> {
         let inode = self.inode(node)?;
         // After each change of a directory's names the kernel asks for its attributes, to check
         // permissions, although it was told them a moment ago.
@@ -23,8 +23,12 @@ impl Worker {
             let told = self.told(&inode, &stat);
             return Ok(Told { attr_ttl: ttl.saturating_sub(age), ..told });
         }
-        let stat = self.stat(&inode).await?;
-        Ok(self.told(&inode, &stat))
+        let stat = self.stat(&inode).await;
+        if matches!(stat, Err(Fault::Gone)) {
+            // The kernel may ask before it opens the file.
+            self.note_replaced(req, &self.named(&inode));
+        }
+        Ok(self.told(&inode, &stat?))
     }
 
     /// Attributes of a node as the engines know them. What is open, or was removed through this
@@ -103,13 +107,13 @@ impl Worker {
     }
 
     /// Attributes of an open file, for those who ask by its number.
-    pub async fn getattr_open(&self, node: NodeId, fh: Option<Fh>) -> Answer<Told> {
+    pub async fn getattr_open(&self, req: &Request, node: NodeId, fh: Option<Fh>) -> Answer<Told> {
         match fh.map(|fh| self.file(fh)) {
             Some(Ok(file)) => {
                 let stat = self.stat(&file.inode).await?;
                 Ok(self.told(&file.inode, &stat))
             }
-            _ => self.getattr(node).await,
+            _ => self.getattr(req, node).await,
         }
     }
 }

@@ -3,6 +3,7 @@
 use super::cache::Opening;
 use super::convert;
 use super::fault::{Answer, Fault};
+use super::replaced;
 use super::table::{Inode, Version};
 use super::worker::Worker;
 use dfs::{CreateOptions, Obj, OpenFlags, Stat};
@@ -23,7 +24,11 @@ impl Worker {
             inode.touch(&self.volume.table);
         }
         let flags = convert::open_flags(bits);
-        let (obj, stat) = self.open_held(req, &inode, &obj, flags).await?;
+        let opened = self.open_held(req, &inode, &obj, flags).await;
+        if matches!(opened, Err(Fault::Gone)) {
+            self.note_replaced(req, &obj);
+        }
+        let (obj, stat) = opened?;
         self.learn(&inode, &obj, as_of);
         if cuts {
             inode.touch(&self.volume.table);
@@ -142,7 +147,7 @@ impl Worker {
         file.inode.stays_open(&file.closing);
         self.unlock_closed(&file, release.lock_owner.filter(|_| release.flock_unlock)).await;
         // The space of what has no name comes back now, not with the next request.
-        let at_once = file.inode.shared().is_unlinked() && !file.inode.is_open();
+        let at_once = replaced::is_over(&file);
         let thread = file.thread;
         drop(file);
         if thread == self.thread {

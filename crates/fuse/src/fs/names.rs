@@ -10,6 +10,7 @@ use super::volume::VolumeOptions;
 use super::worker::Worker;
 use dfs::{Dfs, FileKind, NodeKind, Obj, RenameFlags};
 use fuselow::{Entry, NewNode, NodeId, Rename, Request};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use types::{Code, Key, Oid, Result};
@@ -17,7 +18,12 @@ use types::{Code, Key, Oid, Result};
 impl Worker {
     /// Finds a name. `.` and `..` are asked for on behalf of a server of other protocols that
     /// knows the node by its number only.
-    pub async fn lookup(&self, req: &Request, parent: NodeId, name: &[u8]) -> Answer<Entry> {
+    pub async fn lookup(
+        self: &Rc<Self>,
+        req: &Request,
+        parent: NodeId,
+        name: &[u8],
+    ) -> Answer<Entry> {
         let dir = self.inode(parent)?;
         if name == b"." {
             return self.lookup_known(&dir).await;
@@ -27,6 +33,10 @@ impl Worker {
             return self.lookup_known(&*self.inode(NodeId(above.lo))?).await;
         }
         let as_of = self.volume.table.now();
+        if self.was_replaced(req, dir.number(), name) {
+            let (obj, stat) = Box::pin(self.lookup_held(req, &self.named(&dir), name)).await?;
+            return Ok(self.looked_up(&obj.share(), as_of, &stat));
+        }
         if let Some(life) = self.life_ahead() {
             let (table, now_ns) = (&self.volume.table, self.env().wall_ns());
             let known = match self.volume.ahead.look(&dir, name, table, (now_ns, life)) {

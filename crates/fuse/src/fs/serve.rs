@@ -71,7 +71,7 @@ impl FileSystem for MountedFs {
     }
 
     async fn getattr(&self, req: &Request, node: NodeId, fh: Option<Fh>) -> Result<Stat, Errno> {
-        self.run(req, self.worker.getattr_open(node, fh)).await
+        self.run(req, self.worker.getattr_open(req, node, fh)).await
     }
 
     async fn setattr(&self, req: &Request, node: NodeId, set: &SetAttr) -> Result<Stat, Errno> {

@@ -4,6 +4,7 @@ use super::ahead::Ahead;
 use super::cache::CachePolicy;
 use super::files::Files;
 use super::mail::{Letters, Mail};
+use super::replaced::Replaced;
 use super::table::Table;
 use client::{Client, ConnectOptions, Container};
 use dfs::{Dfs, MountFlags};
@@ -37,6 +38,7 @@ pub struct Volume {
     pub(super) options: VolumeOptions,
     pub(super) table: Table,
     pub(super) ahead: Ahead,
+    pub(super) replaced: Replaced,
     pub(super) files: Files,
     pub(super) mail: Mail,
     letters: Mutex<Vec<Option<Letters>>>,
@@ -68,6 +70,7 @@ impl Volume {
         Ok(Volume {
             table: Table::new(root.share()),
             ahead: Ahead::default(),
+            replaced: Replaced::default(),
             files: Files::default(),
             mail,
             letters: Mutex::new(letters.into_iter().map(Some).collect()),

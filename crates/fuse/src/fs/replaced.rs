@@ -1,0 +1,176 @@
+//! Files that are replaced faster than a path is looked up and opened.
+//!
+//! The kernel opens in two steps: it looks a name up, and then opens the node it was told. A node that lost its name in between is `ESTALE`, and the
+//! kernel looks the path up again by itself, once. Where it is replaced again meanwhile the program would see that error, which no local file system
+//! gives. So a node that could not be opened for it is noted, and the same program's next looks at that name hold what they find, as long as it takes to
+//! open it.
+//!
+//! Invariants:
+//! - A note is good for [`LOOKS`] looks by the thread that it was made for.
+//! - What is held is given back after [`HOLD`], whatever the kernel does with it.
+
+use super::fault::{Answer, Fault};
+use super::files::OpenFile;
+use super::worker::Worker;
+use dfs::{Obj, OpenFlags, Stat};
+use fuselow::{OpenFlags as OpenBits, Request};
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use types::{Code, Key};
+
+/// How long a file is held for who looked it up; and how long a note is good: the kernel looks again at once.
+const HOLD: Duration = Duration::from_secs(1);
+/// Looks that a note is good for: the kernel looks whether the name leads where it did, and, as it does not, again where it leads.
+const LOOKS: u8 = 2;
+/// Notes of all threads; the oldest go first.
+const NOTES_MAX: usize = 64;
+/// How often what was found is looked up again because it was replaced before it was held.
+const TRIES: u32 = 16;
+
+struct Note {
+    /// The thread that was told to look again.
+    pid: u32,
+    dir: u64,
+    name: Key,
+    noted_ns: u64,
+    looks_left: u8,
+}
+
+/// Names that lead to something else each time they are opened.
+#[derive(Default)]
+pub struct Replaced {
+    /// Notes there are: what most look-ups look at.
+    count: AtomicUsize,
+    notes: Mutex<VecDeque<Note>>,
+}
+
+impl Replaced {
+    fn note(&self, note: Note) {
+        let mut notes = self.notes.lock();
+        if notes.len() == NOTES_MAX {
+            notes.pop_front();
+        }
+        notes.push_back(note);
+        self.count.store(notes.len(), Ordering::Relaxed);
+    }
+
+    /// True when `pid` could not open what it had found by this name a moment ago.
+    fn take(&self, pid: u32, dir: u64, name: &[u8], now_ns: u64) -> bool {
+        if self.count.load(Ordering::Relaxed) == 0 {
+            return false;
+        }
+        let mut notes = self.notes.lock();
+        notes.retain(|note| now_ns.saturating_sub(note.noted_ns) < HOLD.as_nanos() as u64);
+        let found = notes
+            .iter_mut()
+            .find(|note| (note.pid, note.dir, &note.name[..]) == (pid, dir, name))
+            .map(|note| note.looks_left -= 1)
+            .is_some();
+        notes.retain(|note| note.looks_left > 0);
+        self.count.store(notes.len(), Ordering::Relaxed);
+        found
+    }
+}
+
+impl Worker {
+    /// Notes that what a program opens has lost its name since it was looked up.
+    pub(super) fn note_replaced(&self, req: &Request, obj: &Obj) {
+        let (dir, name, noted_ns) = (obj.parent_oid().lo, obj.name(), self.env().wall_ns());
+        let note = Note { pid: req.pid(), dir, name, noted_ns, looks_left: LOOKS };
+        self.volume.replaced.note(note);
+    }
+
+    /// True when the caller's last `open` of this name failed for that.
+    pub(super) fn was_replaced(&self, req: &Request, dir: u64, name: &[u8]) -> bool {
+        self.volume.replaced.take(req.pid(), dir, name, self.env().wall_ns())
+    }
+
+    /// Finds a name, and holds the file that it leads to for a while, whether or not it keeps its name. With no other way to be had in time what
+    /// was found last is not held.
+    pub(super) async fn lookup_held(
+        self: &Rc<Self>,
+        req: &Request,
+        dir: &Obj,
+        name: &[u8],
+    ) -> Answer<(Obj, Stat)> {
+        let mut tries = 0;
+        loop {
+            let (obj, stat) = self.dfs_for(req).lookup_stat(dir, name).await?;
+            if stat.kind() != dfs::FileKind::Regular {
+                return Ok((obj, stat));
+            }
+            tries += 1;
+            let as_of = self.volume.table.now();
+            match self.dfs.open_obj(&obj, OpenFlags::READ, false).await {
+                Ok((held, stat)) => {
+                    self.hold(held, &stat, as_of);
+                    return Ok((obj, stat));
+                }
+                Err(error) if error.code == Code::NonExist && tries < TRIES => {}
+                Err(error) if error.code == Code::NonExist => return Ok((obj, stat)),
+                Err(error) => return Err(Fault::Error(error)),
+            }
+        }
+    }
+
+    /// Has a file open for [`HOLD`].
+    fn hold(self: &Rc<Self>, held: Obj, stat: &Stat, as_of: u64) {
+        // As a look-up of its own, so that the node is there for as long.
+        let inode = self.learn_of(&held.share(), as_of);
+        let number = inode.number();
+        let fh = self.keep(inode, held, stat, OpenBits::default());
+        let worker = self.clone();
+        self.env().spawn(async move {
+            worker.env().sleep(HOLD).await;
+            if let Some(file) = worker.volume.files.remove(fh.0) {
+                worker.let_go(fh.0, is_over(&file));
+            }
+            worker.volume.table.forget(number, 1);
+        });
+    }
+}
+
+/// True when nobody can reach an open file any more that was just closed.
+pub(super) fn is_over(file: &Arc<OpenFile>) -> bool {
+    file.inode.shared().is_unlinked() && !file.inode.is_open()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn note(pid: u32, name: &[u8], noted_ns: u64) -> Note {
+        Note { pid, dir: 7, name: Key::new(name), noted_ns, looks_left: LOOKS }
+    }
+
+    #[test]
+    fn a_note_is_taken_by_whom_it_was_made_for() {
+        let replaced = Replaced::default();
+        assert!(!replaced.take(1, 7, b"a", 0));
+        replaced.note(note(1, b"a", 10));
+        assert!(!replaced.take(2, 7, b"a", 20), "another thread");
+        assert!(!replaced.take(1, 8, b"a", 20), "another directory");
+        assert!(!replaced.take(1, 7, b"b", 20), "another name");
+        for _ in 0..LOOKS {
+            assert!(replaced.take(1, 7, b"a", 20));
+        }
+        assert!(!replaced.take(1, 7, b"a", 20));
+    }
+
+    #[test]
+    fn notes_end_and_are_few() {
+        let replaced = Replaced::default();
+        replaced.note(note(1, b"a", 10));
+        assert!(!replaced.take(1, 7, b"a", 10 + HOLD.as_nanos() as u64));
+        assert_eq!(replaced.count.load(Ordering::Relaxed), 0);
+        for pid in 0..=NOTES_MAX as u32 {
+            replaced.note(note(pid, b"a", 10));
+        }
+        assert!(!replaced.take(0, 7, b"a", 20), "the oldest is gone");
+        assert!(replaced.take(NOTES_MAX as u32, 7, b"a", 20));
+    }
+}
