@@ -212,11 +212,16 @@ struct Start<'a> {
 
 impl Start<'_> {
     /// Starts what does not run. The first engine holds the catalog: the others join it, so it
-    /// has to answer before they start.
+    /// has to answer before they start. Those that never ran get their ranks in the order in which they join: one after the other, so that
+    /// rank and directory have the same number.
     fn run(&mut self) -> Result<()> {
         self.wait_answer(0, 1)?;
         for index in 1..self.configs.len() {
+            let never_ran = !self.system.engine(index as u32).join("engine.id").exists();
             self.start_if_down(index)?;
+            if never_ran {
+                self.wait_answer(index, index + 1)?;
+            }
         }
         for index in 0..self.configs.len() {
             self.wait_answer(index, self.configs.len())?;

@@ -3,12 +3,16 @@
 use super::PIECE_BYTES;
 use super::queue::Queue;
 use super::report::{Progress, Ran, Tally, count};
-use super::side::{Meta, Side, SideSpec};
+use super::side::{Meta, OpenFile, Side, SideSpec};
 use super::tree::{Root, Walk, Walker};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use types::{Code, Error, Result};
+
+/// Zeros are kept as holes by blocks of so many bytes: what each of them costs is a request more for what is around it.
+const HOLE_BYTES: usize = 64 << 10;
 
 /// What is done with each file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -231,16 +235,26 @@ impl Hands<'_> {
     /// Cuts a large file into pieces for whoever has time.
     fn cut(&mut self, file: FileJob) -> Result<()> {
         let size = file.meta.size;
-        if self.shared.task == Task::Copy {
-            let to = self.to.create(&file.to)?;
-            self.shared.begin(&file);
-            // At its full length at once: pieces come in any order, and holes need no writing.
-            to.set_size(size)?;
+        let mut pieces = pieces_with_data(&*self.from.open(&file.from)?, size)?;
+        match self.shared.task {
+            Task::Copy => {
+                let to = self.to.create(&file.to)?;
+                self.shared.begin(&file);
+                // At its full length at once: pieces come in any order, and holes need no writing.
+                to.set_size(size)?;
+            }
+            // What is a hole here is to be one, or zero, there.
+            Task::Compare => pieces.extend(pieces_with_data(&*self.to.open(&file.to)?, size)?),
         }
-        let count = size.div_ceil(PIECE_BYTES);
-        let pieces_left = AtomicU64::new(count);
+        let bytes: u64 = pieces.iter().map(|offset| (size - offset).min(PIECE_BYTES)).sum();
+        count(&self.shared.tally.bytes, size - bytes);
+        self.shared.progress.advance(size - bytes);
+        if pieces.is_empty() {
+            return self.complete(&file);
+        }
+        let pieces_left = AtomicU64::new(pieces.len() as u64);
         let file = Arc::new(LargeFile { file, pieces_left, failed: AtomicBool::new(false) });
-        let pieces = (0..count).map(|at| Job::Piece(file.clone(), at * PIECE_BYTES));
+        let pieces = pieces.into_iter().map(|offset| Job::Piece(file.clone(), offset));
         self.shared.queue.add_pieces(pieces);
         Ok(())
     }
@@ -281,9 +295,12 @@ impl Hands<'_> {
             }
             false => self.to.reopen(&file.to)?,
         };
-        if !is_zero(&self.memory) {
-            to.write(offset, &self.memory)?;
-        } else if is_new && want > 0 {
+        let mut end = 0;
+        for run in runs_of_data(&self.memory) {
+            end = run.end;
+            to.write(offset + run.start as u64, &self.memory[run])?;
+        }
+        if is_new && (end as u64) < want {
             to.set_size(want)?;
         }
         count(&self.shared.tally.bytes, want);
@@ -394,6 +411,35 @@ pub fn compare_xattrs(
     }
 }
 
+/// Offsets of the pieces of a file of `size` bytes that are not all hole.
+fn pieces_with_data(file: &dyn OpenFile, size: u64) -> Result<BTreeSet<u64>> {
+    let mut pieces = BTreeSet::new();
+    let mut from = 0;
+    while from < size {
+        let Some(data) = file.data_from(from)? else { break };
+        let (first, end) = (data.start / PIECE_BYTES, data.end.min(size).div_ceil(PIECE_BYTES));
+        pieces.extend((first..end).map(|at| at * PIECE_BYTES));
+        // What else is in the last of them does not matter.
+        from = (end * PIECE_BYTES).max(from + 1);
+    }
+    Ok(pieces)
+}
+
+/// Stretches of `memory` between blocks of zeros.
+fn runs_of_data(memory: &[u8]) -> Vec<Range<usize>> {
+    let mut runs: Vec<Range<usize>> = Vec::new();
+    for (at, block) in memory.chunks(HOLE_BYTES).enumerate() {
+        let start = at * HOLE_BYTES;
+        let end = start + block.len();
+        match runs.last_mut() {
+            _ if is_zero(block) => {}
+            Some(run) if run.end == start => run.end = end,
+            _ => runs.push(start..end),
+        }
+    }
+    runs
+}
+
 fn is_zero(memory: &[u8]) -> bool {
     // By words, where the bytes allow; data that are not zero say so at once.
     let (words, rest) = memory.as_chunks::<16>();
@@ -411,6 +457,60 @@ fn first_difference(a: &[u8], b: &[u8]) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn zeros_are_left_out_by_blocks() {
+        let runs = |memory: &[u8]| -> Vec<(usize, usize)> {
+            runs_of_data(memory).into_iter().map(|run| (run.start, run.end)).collect()
+        };
+        let block = HOLE_BYTES;
+        assert!(runs(&[]).is_empty());
+        assert!(runs(&vec![0; 3 * block + 5]).is_empty());
+        let mut memory = vec![0; 5 * block + 7];
+        memory[block] = 1;
+        memory[3 * block - 1] = 1;
+        assert_eq!(runs(&memory), [(block, 3 * block)]);
+        memory[5 * block + 6] = 1;
+        assert_eq!(runs(&memory), [(block, 3 * block), (5 * block, 5 * block + 7)]);
+    }
+
+    /// A file of which is known where its data are.
+    struct Known(&'static [(u64, u64)]);
+
+    impl OpenFile for Known {
+        fn read(&self, _: u64, _: &mut [u8]) -> Result<usize> {
+            unreachable!("it is not read")
+        }
+
+        fn write(&self, _: u64, _: &[u8]) -> Result<()> {
+            unreachable!("it is not written")
+        }
+
+        fn set_size(&self, _: u64) -> Result<()> {
+            unreachable!("it is not cut")
+        }
+
+        fn data_from(&self, offset: u64) -> Result<Option<Range<u64>>> {
+            let found = self.0.iter().find(|(_, end)| *end > offset);
+            Ok(found.map(|(start, end)| offset.max(*start)..*end))
+        }
+    }
+
+    #[test]
+    fn pieces_are_those_with_data() {
+        const PIECE: u64 = PIECE_BYTES;
+        let pieces = |data: &'static [(u64, u64)], size| -> Vec<u64> {
+            let found = pieces_with_data(&Known(data), size).unwrap();
+            found.into_iter().map(|offset| offset / PIECE).collect()
+        };
+        assert!(pieces(&[], 9 * PIECE).is_empty());
+        assert_eq!(pieces(&[(0, u64::MAX)], 2 * PIECE + 1), [0, 1, 2]);
+        let small = &[(5, 6), (9, 10), (3 * PIECE - 1, 3 * PIECE), (5 * PIECE, 5 * PIECE + 1)];
+        assert_eq!(pieces(small, 9 * PIECE), [0, 2, 5]);
+        assert_eq!(pieces(&[(PIECE - 1, 2 * PIECE + 1)], 9 * PIECE), [0, 1, 2]);
+        // It has become shorter, or longer, meanwhile.
+        assert_eq!(pieces(&[(4 * PIECE, 7 * PIECE)], 5 * PIECE), [4]);
+    }
 
     #[test]
     fn zeros_are_told_from_nearly_zeros() {

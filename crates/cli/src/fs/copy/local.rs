@@ -2,9 +2,11 @@
 
 use super::side::{Meta, OpenFile, Side};
 use dfs::FileKind;
-use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_OMIT, XattrFlags};
+use rustix::fs::{AtFlags, CWD, SeekFrom, Timespec, Timestamps, UTIME_OMIT, XattrFlags, seek};
+use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::fs::{self, File};
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
@@ -94,6 +96,25 @@ impl OpenFile for LocalFile<'_> {
 
     fn set_size(&self, size: u64) -> Result<()> {
         self.file.set_len(size).map_err(|error| local_error(self.path, error))
+    }
+
+    fn data_from(&self, offset: u64) -> Result<Option<Range<u64>>> {
+        let failed = |error: Errno| local_error(self.path, error.into());
+        let start = match seek(&self.file, SeekFrom::Data(offset)) {
+            Ok(start) => start,
+            Err(Errno::NXIO) => return Ok(None),
+            // Pipes, and file systems that do not know.
+            Err(Errno::INVAL | Errno::OPNOTSUPP | Errno::SPIPE) => {
+                return Ok(Some(offset..u64::MAX));
+            }
+            Err(error) => return Err(failed(error)),
+        };
+        match seek(&self.file, SeekFrom::Hole(start)) {
+            Ok(end) => Ok(Some(start..end)),
+            // It was cut in between.
+            Err(Errno::NXIO) => Ok(None),
+            Err(error) => Err(failed(error)),
+        }
     }
 }
 

@@ -3,7 +3,8 @@
 use super::side::{Meta, OpenFile, Side};
 use crate::fs::remote::Remote;
 use dfs::{CreateOptions, FileKind, Obj, OpenFlags, SetAttr, SetTime, Stat, XattrMode};
-use types::Result;
+use std::ops::Range;
+use types::{Code, Result};
 
 /// Mode of what is being copied: nobody else's business until it is whole.
 const PRIVATE_FILE: u32 = 0o600;
@@ -60,6 +61,18 @@ impl OpenFile for RemoteFile<'_> {
 
     fn set_size(&self, size: u64) -> Result<()> {
         self.remote.wait(self.path, self.remote.dfs().truncate(&self.file, size))
+    }
+
+    fn data_from(&self, offset: u64) -> Result<Option<Range<u64>>> {
+        let dfs = self.remote.dfs();
+        let sought = async {
+            let start = dfs.seek_data(&self.file, offset).await?;
+            Ok(start..dfs.seek_hole(&self.file, start).await?)
+        };
+        match self.remote.wait(self.path, sought) {
+            Err(error) if error.code == Code::NoData => Ok(None),
+            outcome => outcome.map(Some),
+        }
     }
 }
 

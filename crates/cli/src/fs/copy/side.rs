@@ -9,6 +9,7 @@ use crate::fs::remote::Remote;
 use crate::session::Session;
 use crate::url::{Place, Url};
 use dfs::{CreateOptions, FileKind};
+use std::ops::Range;
 use types::Result;
 use wire::control::{OpenMode, SnapName};
 
@@ -38,6 +39,8 @@ pub trait OpenFile {
     fn write(&self, offset: u64, memory: &[u8]) -> Result<()>;
     /// Cuts or extends it; new bytes read as zero.
     fn set_size(&self, size: u64) -> Result<()>;
+    /// The first stretch of data at or after `offset`; `None`: only a hole follows. Where that is not known all counts as data.
+    fn data_from(&self, offset: u64) -> Result<Option<Range<u64>>>;
 }
 
 /// One side of a copy.
