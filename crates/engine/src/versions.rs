@@ -89,7 +89,13 @@ impl Target {
                 ContStage::Frozen => {
                     let newest = ctx.streams.last();
                     let ordered = ctx.rollbacks.frozen(cont, versions.revision, newest);
-                    ctx.shard.has_prepared(cont) || !ctx.streams.has_told(self.id, ordered)
+                    let prepared = ctx.shard.prepared_of(cont);
+                    let waits = !prepared.is_empty() || !ctx.streams.has_told(self.id, ordered);
+                    if waits {
+                        let id = self.id;
+                        tracing::debug!("target {id}: {cont} is frozen; parts: {prepared:?}");
+                    }
+                    waits
                 }
                 ContStage::RollingBack(to) => {
                     self.roll_back(&ctx, cont, (to, None), versions.revision)?

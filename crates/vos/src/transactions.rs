@@ -207,8 +207,10 @@ impl PoolShard {
         Ok(lsn)
     }
 
-    /// True while a part of a transaction on the container waits for its decision.
-    pub fn has_prepared(&self, cont: ContId) -> bool {
-        self.state.borrow().prepared.values().any(|part| part.cont == cont)
+    /// Parts of transactions on the container that wait for their decisions.
+    pub fn prepared_of(&self, cont: ContId) -> Vec<TxId> {
+        let state = self.state.borrow();
+        let of_cont = state.prepared.iter().filter(|(_, part)| part.cont == cont);
+        of_cont.map(|(tx, _)| *tx).collect()
     }
 }

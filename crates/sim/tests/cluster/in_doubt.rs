@@ -7,9 +7,9 @@ use std::path::Path;
 use std::time::Duration;
 use transport::SimNet;
 use types::{ContLayout, Durability, ObjType, TargetId};
-use wire::control::{Name, OpenMode};
+use wire::control::{Name, OpenMode, SnapName};
 use wire::map::PoolMap;
-use wire::obj::Cond;
+use wire::obj::{Cond, Op, UpdateIod, UpdateValue};
 
 /// The member that is not to hear all while it catches up is kept from this engine, which it asks last.
 const LAST: usize = 3;
@@ -197,4 +197,59 @@ fn what_was_committed_before_its_leader_lost_its_store_is_told_as_committed() {
         });
     }
     assert!(committed > 0, "none was committed");
+}
+
+/// A part of a transaction that comes to nothing, as when a file that never got a byte is replaced. Its coordinator ended before it had decided; the part names no group then, so nobody
+/// asked how that had ended, and a rollback, which waits for all parts, waited for ever (seed 5718 of the swarm's names).
+#[test]
+fn a_part_that_comes_to_nothing_is_decided_when_its_coordinator_ends() {
+    for (at, is_other) in (0..40).flat_map(|at| [(at, false), (at, true)]) {
+        let cluster = Cluster::start(ClusterSpec { seed: at, engines: 2, targets: 1 }).unwrap();
+        cluster.block_on(async {
+            let client = cluster.client("c");
+            let cont =
+                cluster.container(&client, Durability::Wal, ContLayout::Plain).await.unwrap();
+            let class = "S1".parse().unwrap();
+            let on = |target: u32| {
+                let oids =
+                    (0..).map(|number| cont.generate_oid(ObjType::KvHashed, class, 0, number));
+                let mut oids = oids.map(Result::unwrap);
+                let leads =
+                    |oid: &types::Oid| cont.layout(*oid).unwrap().members(0) == [TargetId(target)];
+                oids.find(leads).unwrap()
+            };
+            let (entry, empty) = (KvObj { object: cont.object(on(0)) }, on(1));
+            entry.put(None, Cond::NONE, b"k", b"before").await.unwrap();
+            let snapshot = cont.pool().snap_create(&Name::Label("c".into()), "").await.unwrap();
+            let env = client.env();
+            let replace = async {
+                let mut batch = cont.batch();
+                let value = UpdateValue::Inline(b"after");
+                let iods = vec![UpdateIod { akey: b"", cond: Cond::NONE, value }];
+                let unit = entry.object.oid().first_unit();
+                batch.op(Op::Update { unit, dkey: b"k", cond: Cond::NONE, iods });
+                batch.op(Op::PunchUnlessOpen { unit: empty.first_unit() });
+                // It may be rolled back before it is there.
+                let _ = batch.run().await;
+            };
+            let trouble = async {
+                env.sleep(Duration::from_micros(50 * at)).await;
+                for rank in if is_other { vec![0, 1] } else { vec![0] } {
+                    cluster.kill_engine(rank);
+                }
+                env.sleep(Duration::from_secs(1)).await;
+                for rank in if is_other { vec![0, 1] } else { vec![0] } {
+                    cluster.start_engine(rank).await.unwrap();
+                }
+            };
+            join(replace, trouble).await;
+            let back = SnapName::Epoch(snapshot.epoch);
+            let name = Name::Label("c".into());
+            let rolled = cont.pool().roll_back(&name, &back, true);
+            let rolled = env.timeout(Duration::from_secs(20), rolled).await;
+            rolled.unwrap_or_else(|| panic!("at {at}: it waits for something")).unwrap();
+            let found = entry.get(None, b"k").await.unwrap();
+            assert_eq!(found.as_deref(), Some(&b"before"[..]), "at {at}");
+        });
+    }
 }
