@@ -14,14 +14,33 @@ use wire::map::{DownReason, TargetInfo, TargetState};
 
 /// Between two looks.
 const LOOK_PAUSE: Duration = Duration::from_secs(2);
-/// A device that fails at one write may take the next one; a log that has failed takes none.
+/// A device that fails at one write may take the next one: it has to fail at others from look to look. A log that has failed takes none.
 const REFUSING_LOOKS: u32 = 5;
 
 /// What was seen of the writes of a pool's part.
 #[derive(Default)]
 pub(crate) struct WritesSeen {
-    /// At so many looks, one after the other, the last write had failed.
+    /// Writes refused since the last one that was not, at the last look.
+    refused: Cell<u64>,
+    /// At so many looks more of them were, and none was taken in between.
     refusing_looks: Cell<u32>,
+}
+
+impl WritesSeen {
+    /// Takes what is seen now; true when the device has refused all that it was given for some time.
+    fn look(&self, refused: u64) -> bool {
+        let looks = self.refusing_looks.get();
+        self.refusing_looks.set(match refused {
+            0 => 0,
+            _ if refused > self.refused.get() => looks.saturating_add(1),
+            // One that was taken, and others after it.
+            _ if refused < self.refused.get() => 1,
+            // Nobody had anything to write.
+            _ => looks,
+        });
+        self.refused.set(refused);
+        self.refusing_looks.get() >= REFUSING_LOOKS
+    }
 }
 
 impl Target {
@@ -35,13 +54,9 @@ impl Target {
                 return;
             }
             for (_, ctx) in target.pools.all() {
-                let looks = match ctx.shard.refuses_writes() {
-                    true => ctx.writes_seen.refusing_looks.get().saturating_add(1),
-                    false => 0,
-                };
-                ctx.writes_seen.refusing_looks.set(looks);
+                let refuses = ctx.writes_seen.look(ctx.shard.refused_writes());
                 let has_lost_log = ctx.shard.log_stat().is_some_and(|log| log.failed);
-                if has_lost_log || looks >= REFUSING_LOOKS {
+                if has_lost_log || refuses {
                     target.tell_of_failure(&ctx).await;
                 }
             }
@@ -61,5 +76,23 @@ impl Target {
         if let Err(error) = self.tell_control(&map, &failed).await {
             tracing::warn!("target {id}: pool {pool}: its device takes no more writes: {error}");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_that_failed_once_is_given_more_to_write() {
+        let seen = WritesSeen::default();
+        // One write failed, and nobody has written since.
+        assert!((0..20).all(|_| !seen.look(1)));
+        // All fail.
+        assert_eq!((2..9).map(|refused| seen.look(refused)).position(|refuses| refuses), Some(3));
+        // It takes one, and fails again.
+        assert!(!seen.look(0));
+        assert!(!seen.look(3) && !seen.look(1));
+        assert_eq!((2..9).map(|refused| seen.look(refused)).position(|refuses| refuses), Some(3));
     }
 }

@@ -49,22 +49,27 @@ pub(crate) struct Core {
     pub unsynced: Unsynced,
     /// Of all shards of the target.
     pub writes: WriteQueue,
-    pub last_write: LastWrite,
+    pub last_writes: LastWrites,
 }
 
-/// How the last write of data ended.
+/// How the last writes of data ended. Where there is no room the device is not at fault, and there may be some in a moment.
 #[derive(Default)]
-pub(crate) struct LastWrite {
-    has_failed: Cell<bool>,
+pub(crate) struct LastWrites {
+    failed: Cell<u64>,
 }
 
-impl LastWrite {
+impl LastWrites {
     pub(crate) fn note<T>(&self, outcome: &Result<T>) {
-        self.has_failed.set(outcome.is_err());
+        match outcome {
+            Ok(_) => self.failed.set(0),
+            Err(error) if error.code == Code::NoSpace => {}
+            Err(_) => self.failed.set(self.failed.get() + 1),
+        }
     }
 
-    pub(crate) fn has_failed(&self) -> bool {
-        self.has_failed.get()
+    /// How many failed since the last one that did not.
+    pub(crate) fn failed(&self) -> u64 {
+        self.failed.get()
     }
 }
 

@@ -299,7 +299,7 @@ impl Payload {
                 }
             }
             drop((hold, turn));
-            core.last_write.note(&outcome);
+            core.last_writes.note(&outcome);
             unsynced.note();
             let waker = {
                 let mut state = told.borrow_mut();

@@ -47,9 +47,9 @@ impl PoolShard {
         Some(LogStat { checkpoints, checkpoint_ns, checkpoint_time_us, ..stat })
     }
 
-    /// True when the device takes nothing more: a write of the log has failed, or the last write of data.
-    pub fn refuses_writes(&self) -> bool {
-        self.core.last_write.has_failed() || self.log_stat().is_some_and(|log| log.failed)
+    /// Writes of data that the device has refused since the last one that it took; for want of room none is.
+    pub fn refused_writes(&self) -> u64 {
+        self.core.last_writes.failed()
     }
 
     /// What aggregation has done since the shard was opened.

@@ -29,7 +29,7 @@ use wire::store::{DeviceRole, DeviceStat};
 use crate::Lsn;
 use crate::arena::Arena;
 use crate::contents::Contents;
-use crate::data_area::{Activity, Core, LastWrite, Medium, Promised};
+use crate::data_area::{Activity, Core, LastWrites, Medium, Promised};
 use crate::data_cache::{CacheRoom, DataCache};
 use crate::index_memory::{Cache, METADATA_CACHE_DEFAULT};
 use crate::loans::Lending;
@@ -445,7 +445,7 @@ impl Store {
             activity: Activity::default(),
             unsynced: Unsynced::default(),
             writes: self.writes.clone(),
-            last_write: LastWrite::default(),
+            last_writes: LastWrites::default(),
         });
         let made = incarnation_of(&identity);
         Ok(PoolShard::new(
@@ -500,7 +500,7 @@ impl Store {
             activity: Activity::default(),
             unsynced: Unsynced::default(),
             writes: self.writes.clone(),
-            last_write: LastWrite::default(),
+            last_writes: LastWrites::default(),
         });
         let wal = Wal::open(
             &self.env,

@@ -327,6 +327,11 @@ impl Wal {
     /// Appends one record, encoded by `encode` with its length in front.
     pub(crate) fn append(self: &Rc<Self>, encode: impl FnOnce(&mut Vec<u8>)) -> Lsn {
         let mut state = self.state.borrow_mut();
+        if state.failed.is_some() {
+            // Nothing goes behind what was lost: it would take its place, and what was lost would pass for written.
+            state.last = Lsn(state.last.0 + 1);
+            return state.last;
+        }
         if state.pending.len() >= BATCH_BYTES_MAX {
             let batch = (std::mem::take(&mut state.pending), state.pending_records);
             state.pending_records = 0;
