@@ -102,6 +102,9 @@ pub struct TargetDf {
     /// Version of the map with which it ceased to be whole; zero while it is.
     #[serde(default)]
     pub left: u32,
+    /// For which version `left` stands, if it had to make room for another one: see the module `lost_ends`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub moved: Option<Moved>,
     /// Which making of the pool's part it is to hold; zero: not known yet.
     #[serde(default)]
     pub incarnation: u64,
@@ -113,6 +116,13 @@ pub struct TargetDf {
     pub aim: TargetAim,
 }
 
+/// A number in the place of another one, as long as nothing else is said.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Moved {
+    pub from: u32,
+    pub to: u32,
+}
+
 /// [`TargetDf::left`] of a target that is empty where others have something: everybody has more.
 pub const LEFT_EMPTY: u32 = 1;
 
@@ -122,7 +132,8 @@ impl TargetDf {
         let state = TargetState::Up;
         let (since, reason, left, incarnation) = (0, None, 0, 0);
         let aim = TargetAim::Serve;
-        TargetDf { id, rank, state, since, reason, left, incarnation, joined: 0, aim }
+        let (joined, moved) = (0, None);
+        TargetDf { id, rank, state, since, reason, left, moved, incarnation, joined, aim }
     }
 
     /// The form for maps.

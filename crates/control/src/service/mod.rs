@@ -16,6 +16,7 @@ mod grants;
 mod handles;
 mod join;
 mod leads;
+mod lost_ends;
 mod members;
 mod moves;
 mod news;

@@ -11,6 +11,7 @@
 //! Parts of `memory` pools are excepted: that they are empty after a restart is what was promised.
 
 use super::Service;
+use super::lost_ends::note_lost_end;
 use super::orders::{Failures, Targets, failure, order_each};
 use super::pool::shard_order;
 use crate::records::{EngineDf, LEFT_EMPTY, PoolDf, StageDf, TargetDf};
@@ -446,28 +447,6 @@ fn note_opened_again(target: &mut TargetDf, has_all: bool, version: u32) -> bool
     // Who was behind may have told a moment ago that it has caught up.
     target.since = version;
     true
-}
-
-/// Notes that a target which is back, and may have lost the end of its log, did what others did as long as there was the map of this version, and
-/// not under newer ones. It was in the map as one that serves until it was missed, and it may have died long before: those who left in between
-/// have all that anybody was told of, and it has not. So it left just before them; no two come to have left at the same time by that, for one of them may go on
-/// without the other.
-fn note_lost_end(targets: &mut [TargetDf], id: TargetId, kept_map_version: u32) {
-    let left = kept_map_version.saturating_add(1);
-    let Some(missed) = targets.iter().find(|target| target.id == id).map(|target| target.left)
-    else {
-        return;
-    };
-    if kept_map_version == 0 || missed == LEFT_UNSURE || missed <= left {
-        return;
-    }
-    for target in targets {
-        if target.id == id {
-            target.left = left;
-        } else if (left..missed).contains(&target.left) {
-            target.left += 1;
-        }
-    }
 }
 
 /// Notes what a target holds, with the map of this version; true when that is news.

@@ -145,6 +145,30 @@ fn who_lost_the_end_of_its_log_left_when_what_it_has_was_done() {
     }
 }
 
+/// Three of a `relaxed` pool. One was called down, another one died before that and was put in front of it, so that it moved up by one; then the third, which had gone on
+/// alone, died and lost what it did last. It was put in front of the first as well, which had left long before it, and led with what was older (seed 37137 of all trouble).
+#[test]
+fn who_was_moved_up_has_no_more_than_before() {
+    let system = System::new(3);
+    create_pool(&system, Durability::Relaxed);
+    let [last, unnoticed, first] = [TargetId(0), TargetId(2), TargetId(4)];
+    block_on(system.service.engine_is_silent(Rank(2), "gone", true, &*system.targets)).unwrap();
+    assert_eq!(of(&system, first).left, 2);
+    let comes_back = |target: TargetId, rank, kept| {
+        system.targets.unsure.borrow_mut().insert(target);
+        system.targets.kept_maps.borrow_mut().insert(target, kept);
+        block_on(system.service.resume_engine(Rank(rank), &*system.targets)).unwrap();
+        assert_eq!(of(&system, target).reason, Some(DownReason::Behind));
+    };
+    comes_back(unnoticed, 1, 1);
+    assert!(of(&system, unnoticed).left < of(&system, first).left);
+    let before = of(&system, first).left;
+    comes_back(last, 0, 2);
+    assert_eq!(of(&system, first).left, before);
+    assert!(of(&system, last).left > before);
+    system.assert_in_step();
+}
+
 /// A target was excluded, or its engine's disk exchanged, before it had compared itself after a restart. It was still said to have all that anybody was told of; what the others did while it was
 /// out it was believed to have when it was back, and with one of them away it led, with what was as old as that (seed 781 of the swarm with targets that are excluded).
 #[test]

@@ -69,6 +69,7 @@ fn records_are_frozen() {
         since: id,
         reason: (state == TargetState::Down).then_some(DownReason::Lost),
         left: 2 * id,
+        moved: None,
         incarnation: 5,
         joined: 4,
         aim: TargetAim::Serve,
