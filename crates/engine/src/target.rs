@@ -355,7 +355,7 @@ impl Target {
             RequestKind::Lock => {
                 // A clean stop does not wait for those who wait.
                 let (target, client) = (self.clone(), caller.client);
-                self.env.spawn(async move { target.serve_lock(client, incoming).await });
+                self.env.spawn(target.serve_lock(client, incoming));
             }
             RequestKind::Member => {
                 let target = self.clone();

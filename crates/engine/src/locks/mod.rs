@@ -46,10 +46,23 @@ pub(crate) struct Locks {
     table: RefCell<LockTable>,
     /// Requests that wait, by what they wait for.
     waits: RefCell<HashMap<Ticket, Wait>>,
+    /// Requests for locks that have not come to the table yet.
+    coming: RefCell<Vec<Rc<Coming>>>,
     /// The target's clock when the grace ends; zero when there is none.
     grace_until: Cell<Duration>,
     /// The same for objects of several members, whose locks another target may have known of.
     inherits_until: Cell<Duration>,
+}
+
+/// A request for a lock on its way to the table: it may have to wait until this target may show what it leads, or has a newer map.
+struct Coming {
+    client: ClientId,
+    key: table::Key,
+    owner: LockOwner,
+    range: LockRange,
+    wait: Option<u64>,
+    /// Whoever asked does so no more.
+    is_left: Cell<bool>,
 }
 
 struct Wait {
@@ -126,6 +139,12 @@ impl Locks {
             return;
         }
         let ticket = wait.map(|number| Ticket { client, number });
+        // It came behind the request, and overtakes it while that waits for something else.
+        let is_it = |coming: &&Rc<Coming>| {
+            (coming.client, coming.key, coming.owner) == (client, key, owner)
+                && (coming.range, coming.wait) == (range, wait)
+        };
+        self.coming.borrow().iter().filter(is_it).for_each(|coming| coming.is_left.set(true));
         let mut granted = Vec::new();
         let mut table = self.table.borrow_mut();
         let waited = ticket.is_some_and(|ticket| table.cancel(ticket, &mut granted));
@@ -143,22 +162,54 @@ impl Locks {
     }
 }
 
+/// A request for a lock is on its way, as long as this lives.
+struct Comes(Rc<Coming>, Rc<Target>);
+
+impl Comes {
+    fn new(target: &Rc<Target>, client: ClientId, request: &LockRequest) -> Option<Comes> {
+        let &LockRequest { pool, cont, unit, kind, owner, .. } = request;
+        let LockOp::Set { range, wait, .. } = request.op else { return None };
+        let key = ((pool, cont, unit), kind.space());
+        let is_left = Cell::new(false);
+        let coming = Rc::new(Coming { client, key, owner, range, wait, is_left });
+        target.locks.coming.borrow_mut().push(coming.clone());
+        Some(Comes(coming, target.clone()))
+    }
+}
+
+impl Drop for Comes {
+    fn drop(&mut self) {
+        self.1.locks.coming.borrow_mut().retain(|coming| !Rc::ptr_eq(coming, &self.0));
+    }
+}
+
 impl Target {
-    /// Serves a request about locks.
-    pub(crate) async fn serve_lock(self: Rc<Self>, client: ClientId, incoming: Incoming) {
+    /// Serves a request about locks. Noted at once: words about it may come before it is served.
+    pub(crate) fn serve_lock(
+        self: Rc<Self>,
+        client: ClientId,
+        incoming: Incoming,
+    ) -> impl Future<Output = ()> + 'static {
         let Incoming { header, body, responder, .. } = incoming;
-        let answer = match wire::decode::<Request<'_>>(&body) {
-            Ok(Request::Lock(request)) => {
-                let pool = request.pool;
-                match self.lock(client, &header, request, &responder).await {
-                    Ok(reply) => wire::encode(&Ok::<_, Error>(reply)),
-                    Err(error) => self.refusal(pool, &header, &error),
-                }
-            }
-            Ok(_) => wire::encode(&Err::<(), _>(Error::bare(Code::Proto))),
-            Err(error) => wire::encode(&Err::<(), _>(error)),
+        let request = match wire::decode::<Request<'_>>(&body) {
+            Ok(Request::Lock(request)) => Ok(request),
+            Ok(_) => Err(Error::bare(Code::Proto)),
+            Err(error) => Err(error),
         };
-        self.send(responder, 0, &answer, &[]).await;
+        let asked = request.map(|request| (Comes::new(&self, client, &request), request));
+        async move {
+            let answer = match asked {
+                Ok((coming, request)) => {
+                    let pool = request.pool;
+                    match self.lock(client, &header, request, coming, &responder).await {
+                        Ok(reply) => wire::encode(&Ok::<_, Error>(reply)),
+                        Err(error) => self.refusal(pool, &header, &error),
+                    }
+                }
+                Err(error) => wire::encode(&Err::<(), _>(error)),
+            };
+            self.send(responder, 0, &answer, &[]).await;
+        }
     }
 
     async fn lock(
@@ -166,6 +217,7 @@ impl Target {
         client: ClientId,
         header: &Header,
         request: LockRequest,
+        coming: Option<Comes>,
         responder: &Responder,
     ) -> Result<LockReply> {
         let ctx = self.pools.mapped(request.pool).await?;
@@ -244,6 +296,10 @@ impl Target {
                 }
                 let ticket = wait.map(|number| Ticket { client, number });
                 let wish = wish(range, mode, pid);
+                if coming.as_ref().is_some_and(|coming| coming.0.is_left.get()) {
+                    return Err(Error::new(Code::Canceled, "nobody wants the lock any more"));
+                }
+                drop(coming);
                 let outcome = locks.table.borrow_mut().acquire(key, wish, ticket, &mut granted);
                 locks.wake(granted);
                 match (outcome?, ticket) {

@@ -232,3 +232,36 @@ fn a_lock_of_a_shared_owner_outlives_the_client_that_took_it() {
         std::mem::forget(a);
     });
 }
+
+/// A program asked for a lock while its engine stood still, and was killed. When the engine went on it had first to be told that it still leads; the word that nobody wants the lock any
+/// more overtook the request meanwhile, found nothing to give back, and the lock was held by nobody for as long as the mount was there.
+#[test]
+fn a_lock_that_nobody_wants_any_more_is_not_given_when_its_engine_goes_on() {
+    for wait in [false, true] {
+        let cluster = Cluster::start(ClusterSpec { seed: 3, engines: 3, targets: 1 }).unwrap();
+        cluster.block_on(async {
+            let setup = cluster.client("setup");
+            cluster.container(&setup, Durability::Wal, ContLayout::Plain).await.unwrap();
+            let (a, b) = (open(&cluster.client("a")).await, open(&cluster.client("b")).await);
+            let env = a.client().env();
+            let class = "RP_2G1".parse().unwrap();
+            let oid = |number| a.generate_oid(ObjType::ArrayByte, class, 0, number).unwrap();
+            for oid in (1..6).map(oid) {
+                let led_by = a.layout(oid).unwrap().members(0)[0].0;
+                let engine = Cluster::engine_name(led_by as usize);
+                // Connected before.
+                a.lock(oid, &whole(1, false), None).await.unwrap();
+                a.unlock(oid, LockKind::Posix, 1, WHOLE).await.unwrap();
+                cluster.world().pause(&engine);
+                let wanted = whole(1, wait);
+                let given_up = env.timeout(Duration::from_millis(1500), a.lock(oid, &wanted, None));
+                assert!(given_up.await.is_none(), "it stands still");
+                env.sleep(Duration::from_millis(1000)).await;
+                cluster.world().resume(&engine);
+                env.sleep(Duration::from_secs(10)).await;
+                let locked = b.lock(oid, &whole(2, false), None).await;
+                assert!(locked.is_ok(), "{oid}, wait {wait}: {locked:?}");
+            }
+        });
+    }
+}
