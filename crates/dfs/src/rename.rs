@@ -101,6 +101,9 @@ impl Dfs {
             let leads_on = |(found, _): &Entry| found.inode.is_dir() || found.inode.is_symlink();
             let only_files = !leads_on(&moved) && !replaced.as_ref().is_some_and(leads_on);
             let same = replaced.as_ref().is_some_and(|(r, _)| r.inode.oid == moved.0.inode.oid);
+            if same {
+                self.require_one_file(from, to).await?;
+            }
             let told = if same { Oid::NIL } else { moved.0.inode.oid };
             let (mut gone, mut swapped) = (None, None);
             if flags.has(RenameFlags::EXCHANGE) {
@@ -115,6 +118,30 @@ impl Dfs {
             Ok(Renamed { moved: told, replaced: gone, swapped, only_files })
         })
         .await
+    }
+
+    /// Makes sure that two names lead to one file at a time: one that was looked at under one name, and renamed to the other before that was looked at, has one name only.
+    ///
+    /// Errors: `TxRestart` when that may be so.
+    async fn require_one_file(&self, from: Side<'_>, to: Side<'_>) -> Result<()> {
+        if (from.dir, from.name) == (to.dir, to.name) {
+            return Ok(());
+        }
+        let before = self.shared.entry_value(from.dir, from.name).await?;
+        let other = self.shared.entry_value(to.dir, to.name).await?;
+        let after = self.shared.entry_value(from.dir, from.name).await?;
+        let all =
+            [before, other, after].map(|found| found.map(|found| (found.inode.oid, found.epoch)));
+        match all {
+            // It was there all the time, and so when the other one was looked at.
+            [Some(before), Some(other), Some(after)] if before == after && before.0 == other.0 => {
+                Ok(())
+            }
+            _ => Err(Error::new(
+                Code::TxRestart,
+                "a name was changed while the other one was looked at",
+            )),
+        }
     }
 
     async fn replace(
