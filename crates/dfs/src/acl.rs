@@ -21,6 +21,11 @@ pub const ACCESS: &[u8] = b"system.posix_acl_access";
 /// Name of the attribute of a directory that says what new entries get.
 pub const DEFAULT: &[u8] = b"system.posix_acl_default";
 
+/// True for the names of ACLs.
+pub(crate) fn is_acl(name: &[u8]) -> bool {
+    name == ACCESS || name == DEFAULT
+}
+
 const VERSION: u32 = 2;
 const USER_OBJ: u16 = 1;
 const USER: u16 = 2;

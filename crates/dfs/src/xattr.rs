@@ -92,7 +92,8 @@ impl Dfs {
         self.change_xattr(obj, name, Change::Set { value, cond }).await
     }
 
-    /// Removes an extended attribute. Errors: `NoAttr`, and those of [`Dfs::setxattr`].
+    /// Removes an extended attribute. Errors: `NoAttr`, but for ACLs, of which all files have one in their permission bits; those of
+    /// [`Dfs::setxattr`].
     #[boxed(?Send)]
     pub async fn removexattr(&self, obj: &Obj, name: &[u8]) -> Result<()> {
         if let Some(attr) = LayoutAttr::of(name) {
@@ -101,7 +102,10 @@ impl Dfs {
         if tier::is_tier_attr(name) {
             return Err(tier::told_only());
         }
-        self.change_xattr(obj, name, Change::Remove).await
+        match self.change_xattr(obj, name, Change::Remove).await {
+            Err(error) if error.code == Code::NoAttr && acl::is_acl(name) => Ok(()),
+            done => done,
+        }
     }
 
     pub(crate) async fn change_xattr(

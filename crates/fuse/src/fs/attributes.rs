@@ -3,7 +3,7 @@
 use super::convert;
 use super::fault::{Answer, Fault};
 use super::table::Inode;
-use super::worker::Worker;
+use super::worker::{Worker, version_of};
 use dfs::{Access, OpenFlags, Stat};
 use fuselow::{Fh, NodeId, Request, SetAttr, Stat as Told, StatFs};
 use std::time::Duration;
@@ -23,8 +23,11 @@ impl Worker {
             let told = self.told(&inode, &stat);
             return Ok(Told { attr_ttl: ttl.saturating_sub(age), ..told });
         }
-        let stat = self.stat(&inode).await;
-        if matches!(stat, Err(Fault::Gone)) {
+        let stat = match self.has_hold(req, node) {
+            true => self.dfs.ostat(&self.named(&inode)).await.map_err(Fault::of_node),
+            false => self.stat(&inode).await,
+        };
+        if ttl.is_zero() && matches!(stat, Err(Fault::Gone)) {
             // The kernel may ask before it opens the file.
             self.note_replaced(req, &self.named(&inode));
         }
@@ -74,6 +77,8 @@ impl Worker {
             }
         });
         let stat = stat.map_err(Fault::of_node)?;
+        // It is the kernel's own change.
+        inode.tell(version_of(&stat));
         Ok(self.told(&inode, &stat))
     }
 

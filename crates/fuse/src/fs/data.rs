@@ -46,10 +46,7 @@ impl Worker {
         // The end is where the engines say, not where this kernel believes: others append too.
         // Pages that the kernel writes back have their place already, and so has what goes through
         // a file that was made to append after it was opened.
-        let appends = file.append
-            && at.flags.has(libc::O_APPEND)
-            && !at.from_page_cache
-            && !self.volume.options.policy.writes_back();
+        let appends = file.append && at.flags.has(libc::O_APPEND) && !at.from_page_cache;
         let how = if appends { OpenFlags::APPEND } else { OpenFlags::NONE };
         let obj = self.data_obj(fh, &file, how);
         file.inode.touch(&self.volume.table);

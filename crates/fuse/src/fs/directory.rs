@@ -82,7 +82,7 @@ impl Worker {
                 if item.name.is_empty() {
                     continue;
                 }
-                if !self.push(sink, item, at + ENTRIES_FROM, page.as_of, ttl) {
+                if !self.push(sink, item, at + ENTRIES_FROM, page, ttl) {
                     return Ok(());
                 }
             }
@@ -98,7 +98,7 @@ impl Worker {
         if !dir.names_unchanged_since(page.as_of) {
             return None;
         }
-        let age = Duration::from_nanos(self.env().wall_ns().saturating_sub(page.read_ns));
+        let age = Duration::from_nanos(self.env().wall_ns().saturating_sub(page.asked_ns));
         (age < PAGE_TTL_MAX).then_some(age)
     }
 
@@ -108,7 +108,7 @@ impl Worker {
         sink: &mut DirSink<'_>,
         item: &Item,
         offset: u64,
-        as_of: u64,
+        page: &Page,
         age: Option<Duration>,
     ) -> bool {
         let kind = convert::kind(item.kind);
@@ -116,11 +116,15 @@ impl Worker {
             return sink.push(item.ino, kind, offset, &item.name);
         }
         let known = self.volume.table.get(item.ino);
-        let unchanged = known.is_none_or(|inode| inode.unchanged_since(as_of));
-        let (Some((shared, stat)), Some(age), true) = (&item.full, age, unchanged) else {
+        // Nor is what somebody has asked about since: it may have changed elsewhere before that.
+        let is_newest = known.is_none_or(|inode| {
+            inode.unchanged_since(page.as_of) && !inode.is_known_since(page.asked_ns)
+        });
+        let (Some((shared, stat)), Some(age), true) = (&item.full, age, is_newest) else {
             return sink.push_plus(&nameless(item.ino), kind, offset, &item.name);
         };
-        let mut entry = self.looked_up(shared, as_of, stat);
+        let inode = self.volume.table.looked_up(shared, page.as_of, page.asked_ns);
+        let mut entry = self.entry(&inode, stat);
         entry.attr_ttl = entry.attr_ttl.saturating_sub(age);
         entry.entry_ttl = entry.entry_ttl.saturating_sub(age);
         let taken = sink.push_plus(&entry, kind, offset, &item.name);

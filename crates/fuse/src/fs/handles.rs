@@ -3,9 +3,8 @@
 use super::cache::Opening;
 use super::convert;
 use super::fault::{Answer, Fault};
-use super::replaced;
-use super::table::{Inode, Version};
-use super::worker::Worker;
+use super::table::Inode;
+use super::worker::{Worker, version_of};
 use dfs::{CreateOptions, Obj, OpenFlags, Stat};
 use fuselow::open_reply;
 use fuselow::{Entry, Fh, NewNode, NodeId, OpenFlags as OpenBits, Opened, Release, Request};
@@ -13,6 +12,16 @@ use std::rc::Rc;
 
 /// How often it is tried to open what has no name, and is closed by others all the time.
 const OPEN_TRIES: u32 = 3;
+
+/// Whose open handle keeps an object without a name for who opens it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Holder {
+    Nobody,
+    /// His own ([`super::replaced`]).
+    Caller,
+    /// That of any program of this mount.
+    Any,
+}
 
 impl Worker {
     pub async fn open(&self, req: &Request, node: NodeId, bits: OpenBits) -> Answer<Opened> {
@@ -24,16 +33,33 @@ impl Worker {
             inode.touch(&self.volume.table);
         }
         let flags = convert::open_flags(bits);
-        let opened = self.open_held(req, &inode, &obj, flags).await;
+        let looked_again = self.was_renewed(req, node);
+        let holder = match () {
+            () if self.take_hold(req, node) => Holder::Caller,
+            // The path may lead elsewhere by now: it is looked up first, unless it cannot. Who opens what a descriptor names comes here again.
+            () if looked_again || obj.is_unlinked() => Holder::Any,
+            () => Holder::Nobody,
+        };
+        let opened = self.open_held(req, &inode, &obj, (flags, holder)).await;
         if matches!(opened, Err(Fault::Gone)) {
             self.note_replaced(req, &obj);
+            if inode.is_open() && !looked_again {
+                self.note_renewed(req, node);
+            }
         }
         let (obj, stat) = opened?;
         self.learn(&inode, &obj, as_of);
         if cuts {
             inode.touch(&self.volume.table);
+            inode.tell(version_of(&stat));
+        } else if self.is_outdated(&inode, &stat) && !looked_again {
+            // It looks the path up once more, and gets a file that it knows nothing of.
+            inode.renew();
+            self.note_renewed(req, node);
+            return Err(Fault::Gone);
         }
-        let keeps_size = !self.volume.options.policy.attr_ttl.is_zero() && !cuts;
+        let policy = &self.volume.options.policy;
+        let keeps_size = !policy.attr_ttl.is_zero() && !policy.writes_back() && !cuts;
         if keeps_size && inode.size_told().is_some_and(|told| told != stat.size) {
             // Who opens a file sees what others wrote and closed before: also where it ends.
             self.notifier.inval_inode(node, -1, 0);
@@ -59,13 +85,15 @@ impl Worker {
         req: &Request,
         inode: &Inode,
         obj: &Obj,
-        flags: OpenFlags,
+        (flags, holder): (OpenFlags, Holder),
     ) -> Answer<(Obj, Stat)> {
         for _ in 0..OPEN_TRIES {
             let then = inode.holders();
-            let opened = self.dfs_for(req).open_obj(obj, flags, then.has_any()).await;
+            let for_caller = holder == Holder::Caller;
+            let held = for_caller || holder == Holder::Any && then.has_any();
+            let opened = self.dfs_for(req).open_obj(obj, flags, held).await;
             let (obj, stat) = opened.map_err(Fault::of_node)?;
-            if stat.nlink > 0 || !then.has_any() || inode.is_held_since(then) {
+            if stat.nlink > 0 || !held || for_caller || inode.is_held_since(then) {
                 return Ok((obj, stat));
             }
         }
@@ -120,14 +148,16 @@ impl Worker {
 
     /// How the kernel shall treat the pages of a file that was opened.
     fn pages(&self, inode: &Inode, bits: OpenBits, stat: &Stat, cuts: bool) -> u32 {
-        let unchanged = inode.tell(Version { size: stat.size, mtime_ns: stat.mtime_ns }) && !cuts;
+        let unchanged = self.tell(inode, stat) && !cuts;
         let pages = self.volume.options.policy.pages(Opening {
             append: bits.has(libc::O_APPEND),
             o_direct: bits.has(libc::O_DIRECT),
             unchanged,
         });
+        // Where a program has it open here the kernel cannot be given another size: what it appended would go where others have written.
+        let ends_elsewhere = bits.has(libc::O_APPEND) && inode.size_told() != Some(stat.size);
         let mut flags = 0;
-        if pages.direct {
+        if pages.direct || ends_elsewhere {
             flags |= open_reply::DIRECT_IO | open_reply::PARALLEL_DIRECT_WRITES;
         }
         if pages.keep {
@@ -147,7 +177,7 @@ impl Worker {
         file.inode.stays_open(&file.closing);
         self.unlock_closed(&file, release.lock_owner.filter(|_| release.flock_unlock)).await;
         // The space of what has no name comes back now, not with the next request.
-        let at_once = replaced::is_over(&file);
+        let at_once = file.inode.shared().is_unlinked() && !file.inode.is_open();
         let thread = file.thread;
         drop(file);
         if thread == self.thread {

@@ -34,8 +34,8 @@ pub struct Page {
     pub items: Vec<Item>,
     /// The last change of the table before it was read.
     pub as_of: u64,
-    /// When it was read, nanoseconds since 1970.
-    pub read_ns: u64,
+    /// When it was asked for, nanoseconds since 1970.
+    pub asked_ns: u64,
 }
 
 /// What remains of a page.
@@ -83,7 +83,7 @@ impl Listing {
             }
             let (anchor, first) = (self.next.clone(), self.next_first);
             let mut next = anchor.clone();
-            let as_of = as_of();
+            let (as_of, asked_ns) = (as_of(), wall_ns(dfs));
             let items = read(dfs, dir, &mut next, plus).await?;
             self.next = next;
             if items.is_empty() {
@@ -92,7 +92,7 @@ impl Listing {
             self.next_first = first + items.len() as u64;
             let digests = items.iter().map(|item| hash::bytes(&item.name)).collect();
             self.marks.push(Mark { first, anchor, digests });
-            self.page = Some(Page { first, items, as_of, read_ns: wall_ns(dfs) });
+            self.page = Some(Page { first, items, as_of, asked_ns });
         }
     }
 
@@ -108,6 +108,7 @@ impl Listing {
     ) -> Result<()> {
         let index = self.marks.partition_point(|mark| mark.first <= at).saturating_sub(1);
         let Some(mark) = self.marks.get(index) else { return Ok(()) };
+        let asked_ns = wall_ns(dfs);
         let mut anchor = mark.anchor.clone();
         let mut found: Vec<Item> = Vec::new();
         // New names may have come in between, so that the same stretch takes more pages.
@@ -129,7 +130,7 @@ impl Listing {
             }
         });
         let items = items.collect();
-        self.page = Some(Page { first: mark.first, items, as_of, read_ns: wall_ns(dfs) });
+        self.page = Some(Page { first: mark.first, items, as_of, asked_ns });
         Ok(())
     }
 

@@ -13,9 +13,9 @@
 use super::fault::{Answer, Fault};
 use super::files::OpenFile;
 use super::serve::PATIENCE;
-use super::worker::Worker;
+use super::worker::{Worker, version_of};
 use dfs::{LockAsk, LockInterrupt, LockKind, LockMode, LockRange, Obj, OpenFlags};
-use fuselow::{Fh, Lock, LockKind as Kind, LockOwner, LockRequest, Request};
+use fuselow::{Fh, Lock, LockKind as Kind, LockOwner, LockRequest, NodeId, Request};
 use futures_util::future::{Either, select};
 use std::pin::pin;
 use std::time::Duration;
@@ -66,7 +66,26 @@ impl Worker {
         match done {
             // The program may have the lock after all; its next call says so.
             Err(error) if error.code == Code::Canceled => Err(Fault::Os(libc::EINTR)),
-            other => Ok(other?),
+            Ok(()) => {
+                self.see_anew(&file).await;
+                Ok(())
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Who has got a lock sees what others wrote while they had it: the kernel forgets what it has of the file, unless that is as it was (as NFS does). Where the kernel writes
+    /// back the file is this machine's alone.
+    async fn see_anew(&self, file: &OpenFile) {
+        let policy = &self.volume.options.policy;
+        if policy.attr_ttl.is_zero() || policy.writes_back() {
+            return;
+        }
+        let stat = self.stat(&file.inode).await;
+        // With no answer nothing is known to be as it was.
+        if !stat.is_ok_and(|stat| file.inode.tell(version_of(&stat))) {
+            self.notifier.inval_inode(NodeId(file.inode.number()), 0, 0);
+            self.notifier.flushed().await;
         }
     }
 

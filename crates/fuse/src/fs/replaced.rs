@@ -7,23 +7,21 @@
 //!
 //! Invariants:
 //! - A note is good for [`LOOKS`] looks by the thread that it was made for.
-//! - What is held is given back after [`HOLD`], whatever the kernel does with it.
+//! - What is held is given back after [`HOLD`], whatever the kernel does with it. It is held for one `open` of that thread: for all others the file is what it is, replaced or not.
 
 use super::fault::{Answer, Fault};
-use super::files::OpenFile;
 use super::worker::Worker;
 use dfs::{Obj, OpenFlags, Stat};
-use fuselow::{OpenFlags as OpenBits, Request};
+use fuselow::{NodeId, Request};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use types::{Code, Key};
 
-/// How long a file is held for who looked it up; and how long a note is good: the kernel looks again at once.
-const HOLD: Duration = Duration::from_secs(1);
+/// How long a file is held for who looked it up; and how long a note is good: the kernel looks again at once, and opens at once.
+const HOLD: Duration = Duration::from_millis(200);
 /// Looks that a note is good for: the kernel looks whether the name leads where it did, and, as it does not, again where it leads.
 const LOOKS: u8 = 2;
 /// Notes of all threads; the oldest go first.
@@ -46,6 +44,9 @@ pub struct Replaced {
     /// Notes there are: what most look-ups look at.
     count: AtomicUsize,
     notes: Mutex<VecDeque<Note>>,
+    /// Nodes that are held, and for whom.
+    holds: Mutex<Vec<(u32, u64)>>,
+    hold_count: AtomicUsize,
 }
 
 impl Replaced {
@@ -56,6 +57,29 @@ impl Replaced {
         }
         notes.push_back(note);
         self.count.store(notes.len(), Ordering::Relaxed);
+    }
+
+    fn add_hold(&self, hold: (u32, u64)) {
+        let mut holds = self.holds.lock();
+        holds.push(hold);
+        self.hold_count.store(holds.len(), Ordering::Relaxed);
+    }
+
+    /// Ends a hold; true when it was there.
+    fn end_hold(&self, hold: (u32, u64)) -> bool {
+        if self.hold_count.load(Ordering::Relaxed) == 0 {
+            return false;
+        }
+        let mut holds = self.holds.lock();
+        let before = holds.len();
+        // The kernel may have looked twice.
+        holds.retain(|known| *known != hold);
+        self.hold_count.store(holds.len(), Ordering::Relaxed);
+        holds.len() < before
+    }
+
+    fn has_hold(&self, hold: (u32, u64)) -> bool {
+        self.hold_count.load(Ordering::Relaxed) > 0 && self.holds.lock().contains(&hold)
     }
 
     /// True when `pid` could not open what it had found by this name a moment ago.
@@ -89,6 +113,18 @@ impl Worker {
         self.volume.replaced.take(req.pid(), dir, name, self.env().wall_ns())
     }
 
+    /// Notes that a program is to look up once more what it opens, for others have changed it.
+    pub(super) fn note_renewed(&self, req: &Request, node: NodeId) {
+        let (dir, name, noted_ns) = (node.0, Key::new(b""), self.env().wall_ns());
+        let note = Note { pid: req.pid(), dir, name, noted_ns, looks_left: 1 };
+        self.volume.replaced.note(note);
+    }
+
+    /// True when the caller has just looked a node up once more: what was changed since then was changed while it is being opened.
+    pub(super) fn was_renewed(&self, req: &Request, node: NodeId) -> bool {
+        self.volume.replaced.take(req.pid(), node.0, b"", self.env().wall_ns())
+    }
+
     /// Finds a name, and holds the file that it leads to for a while, whether or not it keeps its name. With no other way to be had in time what
     /// was found last is not held.
     pub(super) async fn lookup_held(
@@ -104,10 +140,9 @@ impl Worker {
                 return Ok((obj, stat));
             }
             tries += 1;
-            let as_of = self.volume.table.now();
             match self.dfs.open_obj(&obj, OpenFlags::READ, false).await {
                 Ok((held, stat)) => {
-                    self.hold(held, &stat, as_of);
+                    self.hold(req, held);
                     return Ok((obj, stat));
                 }
                 Err(error) if error.code == Code::NonExist && tries < TRIES => {}
@@ -117,26 +152,28 @@ impl Worker {
         }
     }
 
-    /// Has a file open for [`HOLD`].
-    fn hold(self: &Rc<Self>, held: Obj, stat: &Stat, as_of: u64) {
-        // As a look-up of its own, so that the node is there for as long.
-        let inode = self.learn_of(&held.share(), as_of);
-        let number = inode.number();
-        let fh = self.keep(inode, held, stat, OpenBits::default());
+    /// Has a file open for [`HOLD`], for the caller's next `open`.
+    fn hold(self: &Rc<Self>, req: &Request, held: Obj) {
+        let hold = (req.pid(), held.oid().lo);
+        self.volume.replaced.add_hold(hold);
         let worker = self.clone();
         self.env().spawn(async move {
             worker.env().sleep(HOLD).await;
-            if let Some(file) = worker.volume.files.remove(fh.0) {
-                worker.let_go(fh.0, is_over(&file));
-            }
-            worker.volume.table.forget(number, 1);
+            worker.volume.replaced.end_hold(hold);
+            drop(held);
+            worker.client().flush();
         });
     }
-}
 
-/// True when nobody can reach an open file any more that was just closed.
-pub(super) fn is_over(file: &Arc<OpenFile>) -> bool {
-    file.inode.shared().is_unlinked() && !file.inode.is_open()
+    /// True when a file is held for the caller, who opens it now.
+    pub(super) fn take_hold(&self, req: &Request, node: NodeId) -> bool {
+        self.volume.replaced.end_hold((req.pid(), node.0))
+    }
+
+    /// The same while he only looks at it.
+    pub(super) fn has_hold(&self, req: &Request, node: NodeId) -> bool {
+        self.volume.replaced.has_hold((req.pid(), node.0))
+    }
 }
 
 #[cfg(test)]
@@ -159,6 +196,17 @@ mod tests {
             assert!(replaced.take(1, 7, b"a", 20));
         }
         assert!(!replaced.take(1, 7, b"a", 20));
+    }
+
+    #[test]
+    fn a_hold_is_for_one_open() {
+        let replaced = Replaced::default();
+        assert!(!replaced.has_hold((1, 7)) && !replaced.end_hold((1, 7)));
+        replaced.add_hold((1, 7));
+        assert!(!replaced.has_hold((2, 7)) && !replaced.has_hold((1, 8)));
+        assert!(replaced.has_hold((1, 7)));
+        assert!(replaced.end_hold((1, 7)));
+        assert!(!replaced.has_hold((1, 7)) && !replaced.end_hold((1, 7)));
     }
 
     #[test]

@@ -20,6 +20,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Independent parts of the table.
 const SHARDS: usize = 64;
 
+/// In [`Version`]: when this mount wrote it; the engines' time of that is not known.
+const OWN_TIME: i64 = i64::MIN;
+
 /// The size and the mtime of a file that the kernel has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Version {
@@ -51,6 +54,8 @@ pub struct Inode {
 
 struct InodeRecord {
     shared: SharedObj,
+    /// How often the kernel was given it as another one ([`Inode::renew`]).
+    generation: u64,
     /// Handles that programs have open through this mount.
     opens: u32,
     /// Handles that programs have closed so far.
@@ -78,6 +83,7 @@ impl Inode {
         let number = shared.oid().lo;
         let state = InodeRecord {
             shared,
+            generation: 0,
             opens: 0,
             closes: 0,
             changed: 0,
@@ -95,6 +101,11 @@ impl Inode {
 
     pub fn number(&self) -> u64 {
         self.number
+    }
+
+    /// Which of those with this number the kernel is to have.
+    pub fn generation(&self) -> u64 {
+        self.state.lock().generation
     }
 
     /// What is known of the object.
@@ -259,6 +270,7 @@ impl Inode {
     pub fn reaches(&self, end: u64) {
         if let Some(told) = &mut self.state.lock().told {
             told.size = told.size.max(end);
+            told.mtime_ns = OWN_TIME;
         }
     }
 
@@ -271,6 +283,33 @@ impl Inode {
     /// kept since are still good.
     pub fn tell(&self, version: Version) -> bool {
         self.state.lock().told.replace(version) == Some(version)
+    }
+
+    /// The same of a kernel that writes back: it takes size and times of a file with its first answer, and keeps them itself from then on.
+    pub fn tell_first(&self, version: Version) -> bool {
+        let mut state = self.state.lock();
+        let told = state.told.get_or_insert(version);
+        let is_same = *told == version;
+        if told.mtime_ns == OWN_TIME {
+            told.mtime_ns = version.mtime_ns;
+        }
+        is_same
+    }
+
+    /// True when such a kernel has another size, or time, than this one, and no program has the file open here: it was changed elsewhere.
+    pub fn is_outdated(&self, version: Version) -> bool {
+        let state = self.state.lock();
+        let differs = |told: Version| {
+            told.size != version.size || ![OWN_TIME, version.mtime_ns].contains(&told.mtime_ns)
+        };
+        state.opens == 0 && state.told.is_some_and(differs)
+    }
+
+    /// Has the kernel take the file for another one when it looks it up next, and so with the size that it has then.
+    pub fn renew(&self) {
+        let mut state = self.state.lock();
+        state.generation += 1;
+        state.told = None;
     }
 }
 

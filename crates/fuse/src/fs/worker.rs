@@ -108,17 +108,38 @@ impl Worker {
     /// An entry for the kernel.
     pub fn entry(&self, inode: &Inode, stat: &Stat) -> Entry {
         let policy = &self.volume.options.policy;
+        if self.is_outdated(inode, stat) {
+            inode.renew();
+        }
         Entry {
             node: NodeId(inode.number()),
-            generation: 0,
+            generation: inode.generation(),
             attr: self.attr(inode, stat),
             attr_ttl: policy.attr_ttl_of(!stat.is_dir() && inode.is_open()),
             entry_ttl: policy.entry_ttl,
         }
     }
 
+    /// True when the kernel, which writes back, has a file otherwise than others have made it meanwhile.
+    pub(super) fn is_outdated(&self, inode: &Inode, stat: &Stat) -> bool {
+        self.keeps_size(stat) && inode.is_outdated(version_of(stat))
+    }
+
+    /// The kernel keeps the size itself once it knows it.
+    fn keeps_size(&self, stat: &Stat) -> bool {
+        self.volume.options.policy.writes_back() && stat.kind() == FileKind::Regular
+    }
+
+    /// Notes what the kernel gets of a file; true when it has the same.
+    pub(super) fn tell(&self, inode: &Inode, stat: &Stat) -> bool {
+        match self.keeps_size(stat) {
+            true => inode.tell_first(version_of(stat)),
+            false => inode.tell(version_of(stat)),
+        }
+    }
+
     fn attr(&self, inode: &Inode, stat: &Stat) -> Attr {
-        inode.tell(Version { size: stat.size, mtime_ns: stat.mtime_ns });
+        self.tell(inode, stat);
         if !self.volume.options.policy.writes_back() {
             return convert::attr(stat, convert::BLOCK_BYTES);
         }
@@ -206,4 +227,9 @@ impl Worker {
         drop(handles);
         self.client().flush();
     }
+}
+
+/// What the kernel is told of a file's state.
+pub(super) fn version_of(stat: &Stat) -> Version {
+    Version { size: stat.size, mtime_ns: stat.mtime_ns }
 }

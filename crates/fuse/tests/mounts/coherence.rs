@@ -5,6 +5,7 @@ use crate::system::{eventually, systems};
 use dfs::sys::Sys;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -322,6 +323,135 @@ fn a_file_that_is_replaced_without_a_pause_can_be_opened() {
                     assert!(reader.join().unwrap() > 0, "{cache}");
                 }
             });
+        }
+    }
+}
+
+/// Programs on two nodes use a file through descriptors that they have open all the time, each while it has the lock. Who had not written itself read what was in its kernel's pages, up to a
+/// second old: a database that both used with a rollback journal was destroyed within seconds.
+#[test]
+fn who_has_a_lock_sees_what_others_wrote_under_it() {
+    for system in systems(Durability::Memory) {
+        for kind in ["flock", "fcntl"] {
+            let mounts = [system.mount("cache=metadata"), system.mount("cache=metadata")];
+            // Of what it has seen before a kernel keeps pages.
+            for mount in &mounts {
+                fs::write(mount.path("f"), [0; 8]).unwrap();
+                fs::read(mounts[1].path("f")).unwrap();
+            }
+            let open = |mount: usize| {
+                File::options().read(true).write(true).open(mounts[mount].path("f")).unwrap()
+            };
+            let (changed, looked_at) = (open(0), open(1));
+            for step in 1..200u64 {
+                lock_whole(&changed, kind, libc::F_WRLCK);
+                changed.write_all_at(&step.to_le_bytes(), 0).unwrap();
+                changed.write_all_at(&step.to_le_bytes(), 8 * step).unwrap();
+                lock_whole(&changed, kind, libc::F_UNLCK);
+                lock_whole(&looked_at, kind, libc::F_RDLCK);
+                let mut number = [0; 8];
+                looked_at.read_exact_at(&mut number, 0).unwrap();
+                assert_eq!(u64::from_le_bytes(number), step, "{kind}");
+                assert_eq!(looked_at.metadata().unwrap().len(), 8 * (step + 1), "{kind}");
+                lock_whole(&looked_at, kind, libc::F_UNLCK);
+            }
+        }
+    }
+}
+
+/// Locks, or lets go of, a whole file for this open file alone; waits.
+fn lock_whole(file: &File, kind: &str, how: i32) {
+    let done = match kind {
+        "flock" => {
+            let how = match how {
+                libc::F_UNLCK => libc::LOCK_UN,
+                libc::F_RDLCK => libc::LOCK_SH,
+                _ => libc::LOCK_EX,
+            };
+            // SAFETY: the descriptor is open.
+            unsafe { libc::flock(file.as_raw_fd(), how) }
+        }
+        _ => {
+            // SAFETY: zeros are a lock of all of a file.
+            let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+            (lock.l_type, lock.l_whence) = (how as i16, libc::SEEK_SET as i16);
+            // SAFETY: the descriptor is open, and the lock is there for the call.
+            unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLKW, &lock) }
+        }
+    };
+    assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
+}
+
+/// A kernel that writes back keeps the size and the times of a file itself. What others wrote and closed was never seen by one that had looked at the file before, at its old length, and what it
+/// appended went over it.
+#[test]
+fn who_writes_back_sees_what_others_have_closed() {
+    for system in systems(Durability::Memory) {
+        for writer in ["cache=metadata", "cache=none", "cache=full"] {
+            let mounts = [system.mount(writer), system.mount("cache=full")];
+            let [here, there] = ["f", "f"]
+                .iter()
+                .zip(&mounts)
+                .map(|(name, mount)| mount.path(name))
+                .collect::<Vec<_>>()
+                .try_into()
+                .unwrap();
+            let context = |what: &str| format!("{writer}, {what}");
+            let read = |what: &str, want: &str| {
+                assert_eq!(fs::read_to_string(&there).unwrap(), want, "{}", context(what));
+                assert_eq!(
+                    fs::metadata(&there).unwrap().len(),
+                    want.len() as u64,
+                    "{}",
+                    context(what)
+                );
+            };
+            fs::write(&here, "one").unwrap();
+            read("first", "one");
+            File::options().append(true).open(&here).unwrap().write_all(b" two").unwrap();
+            read("longer", "one two");
+            fs::write(&here, "three").unwrap();
+            read("shorter", "three");
+            fs::write(&here, "seven").unwrap();
+            read("as long", "seven");
+            // One that writes back has times of its own of what it has just written.
+            if writer != "cache=full" {
+                let times =
+                    [&here, &there].map(|path| fs::metadata(path).unwrap().modified().unwrap());
+                assert_eq!(times[0], times[1], "{}", context("times"));
+            }
+            // What it appends comes behind what others have, also while it has the file open.
+            File::options().append(true).open(&here).unwrap().write_all(b" eight").unwrap();
+            File::options().append(true).open(&there).unwrap().write_all(b" nine").unwrap();
+            read("appended", "seven eight nine");
+            let open = File::open(&there).unwrap();
+            File::options().append(true).open(&here).unwrap().write_all(b" ten").unwrap();
+            File::options().append(true).open(&there).unwrap().write_all(b" eleven").unwrap();
+            drop(open);
+            let text = fs::read_to_string(&here).unwrap();
+            assert_eq!(text, "seven eight nine ten eleven", "{}", context("while it is open"));
+            // Seen while it was being made.
+            let made = mounts[0].path("made");
+            let mut making = File::create(&made).unwrap();
+            assert_eq!(fs::read_dir(mounts[1].path(".")).unwrap().count(), 2);
+            assert_eq!(fs::metadata(mounts[1].path("made")).unwrap().len(), 0);
+            making.write_all(b"whole").unwrap();
+            drop(making);
+            fs::rename(&made, &here).unwrap();
+            eventually("the renamed file is seen", || fs::metadata(&there).unwrap().len() == 5);
+            read("renamed", "whole");
+            // Replaced again and again, opened by one thread that finds it so each time.
+            for round in 0..20 {
+                let (next, text) =
+                    (mounts[0].path("next"), format!("{round} {}", "x".repeat(round)));
+                fs::write(&next, &text).unwrap();
+                fs::rename(&next, &here).unwrap();
+                assert_eq!(fs::read_to_string(&there).unwrap(), text, "{}", context("replaced"));
+            }
+            // What it has written itself it keeps.
+            fs::write(&there, "own").unwrap();
+            read("own", "own");
+            assert_eq!(fs::read_to_string(&here).unwrap(), "own", "{}", context("seen there"));
         }
     }
 }
