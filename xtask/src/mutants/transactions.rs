@@ -127,4 +127,33 @@ pub(super) const MUTANTS: &[Mutant] = &[
         }],
         found_by: cluster("suspects::a_part_is_not_held_by_who_has_given_its_group_away"),
     },
+    Mutant {
+        name: "parts-that-come-to-nothing-name-nobody",
+        what: "nobody asks how a transaction ended of which a part comes to nothing",
+        edits: &[
+            Edit {
+                path: "crates/engine/src/commit/part.rs",
+                from: "    (!is_reaped && !is_punched).then_some(unit)\n",
+                to: "    (!is_reaped && !is_punched).then_some(unit).filter(|_| false)\n",
+            },
+            Edit {
+                path: "crates/engine/src/commit/part.rs",
+                from: "        if ops.is_empty() && checks.is_empty() {\n",
+                to: "        if ops.is_empty() && !checks.is_empty() {\n",
+            },
+        ],
+        found_by: cluster(
+            "in_doubt::a_part_that_comes_to_nothing_is_decided_when_its_coordinator_ends",
+        ),
+    },
+    Mutant {
+        name: "written-behind-what-was-lost",
+        what: "a log that has failed takes records again, in the place of those that it lost",
+        edits: &[Edit {
+            path: "crates/vos/src/log/wal.rs",
+            from: "        if state.failed.is_some() {\n            // Nothing goes",
+            to: "        if false {\n            // Nothing goes",
+        }],
+        found_by: cluster("failed_devices::what_was_there_before_a_log_failed_can_be_read"),
+    },
 ];
