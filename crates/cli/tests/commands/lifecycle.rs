@@ -5,6 +5,19 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 
+/// Engines began all at once, and got their ranks in the order in which they happened to join: rank 5 was in `engine4`.
+#[test]
+fn ranks_are_those_of_the_directories() {
+    let system = System::none();
+    for engines in ["4", "8"] {
+        let up = system.json(&["up", "--engines", engines, "--targets", "1"]);
+        let known = system.json(&["system", "list-engines"]);
+        let addresses: Vec<_> =
+            known.as_array().unwrap().iter().map(|engine| engine["tcp"].clone()).collect();
+        assert_eq!(&addresses, up["tcp"].as_array().unwrap(), "{known}");
+    }
+}
+
 #[test]
 fn a_system_comes_goes_and_comes_back_with_what_it_had() {
     let system = System::none();
