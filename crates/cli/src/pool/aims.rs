@@ -13,6 +13,7 @@ use types::{Code, Error, Rank, Result, TargetId, size};
 use wire::control::{
     ControlReply, ControlRequest, MemberState, Name, OpenMode, PoolInfo, TargetAim,
 };
+use wire::map::{TargetInfo, TargetState};
 
 /// Some targets of a pool.
 #[derive(Args, Debug)]
@@ -97,6 +98,12 @@ pub fn run(session: &Session, some: &SomeTargets, aim: TargetAim) -> Outcome {
     let targets = some.of(&info)?;
     let room = weigh(session, &info, &targets)?;
     let Room { used, free } = room;
+    let serves = targets.iter().all(|id| {
+        let outs = info.map.outs.iter().chain(info.map.next.iter().flatten());
+        let is_up =
+            |target: &TargetInfo| target.state == TargetState::Up && target.reason.is_none();
+        info.map.target(*id).is_some_and(is_up) && !outs.map(|out| out.target).any(|out| out == *id)
+    });
     let numbers: Vec<u32> = targets.iter().map(|id| id.0).collect();
     let report = AimReport {
         pool: info.label.clone(),
@@ -139,8 +146,12 @@ pub fn run(session: &Session, some: &SomeTargets, aim: TargetAim) -> Outcome {
                 out,
                 "What {what} of pool '{pool}' {hold} ({held}) {will} be used no more; others {will} get it from its copies."
             ),
+            TargetAim::Serve if serves => {
+                return writeln!(out, "Pool '{pool}' is served by {what} already; nothing is changed.");
+            }
             TargetAim::Serve => {
-                writeln!(out, "{what} {will} serve pool '{pool}' again when they have what they missed.")
+                let missed = if numbers.len() == 1 { "it has what it" } else { "they have what they" };
+                writeln!(out, "Pool '{pool}' {will} be served by {what} again when {missed} missed.")
             }
         }?;
         if let Some(warning) = &report.warning {

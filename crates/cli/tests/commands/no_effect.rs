@@ -16,6 +16,9 @@ fn what_takes_nothing_back_says_so_and_health_names_what_does() {
     let told = system.ok(&["system", "drain", "1", "--undo"]);
     assert_eq!(told, "Engine 1 is not being emptied; nothing is changed.\n");
 
+    let told = system.ok(&["pool", "reintegrate", "tank", "--rank", "1"]);
+    assert_eq!(told, "Pool 'tank' is served by target 1 already; nothing is changed.\n");
+
     system.ok(&["pool", "exclude", "tank", "--rank", "1"]);
     let health = || system.json_of(&["pool", "health", "tank"])[0]["summary"].to_string();
     let told = health();
@@ -29,7 +32,8 @@ fn what_takes_nothing_back_says_so_and_health_names_what_does() {
     let told = system.ok(&["system", "clear-exclude", "1"]);
     assert!(told.starts_with("Engine 1 was not excluded; nothing is changed.\n"), "{told}");
     assert!(told.contains("'azekura pool reintegrate tank --rank 1'"), "{told}");
-    system.ok(&["pool", "reintegrate", "tank", "--target", "1"]);
+    let told = system.ok(&["pool", "reintegrate", "tank", "--target", "1"]);
+    assert!(told.contains("by target 1 again when it has what it missed"), "{told}");
     assert!(!health().contains("excluded"), "{}", health());
 
     system.ok(&["system", "exclude", "1"]);
