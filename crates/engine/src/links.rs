@@ -46,6 +46,9 @@ pub(crate) struct Plan<'a> {
     pub orphans: Vec<OrphanChange>,
     /// Those that cease to be.
     pub adopted: Vec<Unit>,
+    /// Objects that are freed though they hold nothing: there is nothing to do, but in a transaction whoever opens one meanwhile is to wait for the decision, as for
+    /// any other, or it would get data and have no name.
+    pub freed_of_nothing: Vec<Unit>,
     /// What follows when the batch has taken effect.
     pub after: After,
 }
@@ -111,6 +114,7 @@ impl Target {
             writes: summary.is_replaced.then(|| Vec::with_capacity(batch.ops.len())),
             orphans: Vec::new(),
             adopted: Vec::new(),
+            freed_of_nothing: Vec::new(),
             after: After::default(),
         };
         view.check_each(&batch.checks, &batch.ops, |op| {
@@ -289,6 +293,8 @@ impl Target {
         } else if view.has_object(handle.1) {
             let op = Op::PunchObj { unit: handle.1, cond: Cond::NONE, besides: b"" };
             plan.writes.get_or_insert_default().push(op);
+        } else {
+            plan.freed_of_nothing.push(handle.1);
         }
     }
 

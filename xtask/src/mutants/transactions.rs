@@ -133,8 +133,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         edits: &[
             Edit {
                 path: "crates/engine/src/commit/part.rs",
-                from: "    (!is_reaped && !is_punched).then_some(unit)\n",
-                to: "    (!is_reaped && !is_punched).then_some(unit).filter(|_| false)\n",
+                from: "        let of_nothing = plan.freed_of_nothing.iter().copied();\n",
+                to: "        let of_nothing = plan.freed_of_nothing.iter().copied().filter(|_| false);\n",
             },
             Edit {
                 path: "crates/engine/src/commit/part.rs",

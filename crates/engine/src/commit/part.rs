@@ -3,7 +3,7 @@
 use super::{Premise, Step};
 use crate::admission::PREPARE_WAIT_MAX;
 use crate::batch::check_map;
-use crate::links::{By, Plan};
+use crate::links::By;
 use crate::streams::Sent;
 use crate::target::{Target, TargetPool};
 use std::rc::Rc;
@@ -165,7 +165,7 @@ impl Target {
         let reply = plan.encode(Epoch::ZERO);
         // Held open or not is known for sure only when the part takes effect.
         let reaped = plan.after.reap.iter().map(|handle| handle.1);
-        let of_nothing = walk(&batch.ops).filter_map(|op| freed_of_nothing(op, &plan));
+        let of_nothing = plan.freed_of_nothing.iter().copied();
         let freed = reaped.chain(of_nothing).map(|unit| Op::PunchUnlessOpen { unit });
         let adopted = plan.adopted.iter().map(|unit| Op::Adopt { unit: *unit });
         let beside: Vec<Op<'_>> = freed.chain(adopted).collect();
@@ -245,15 +245,6 @@ impl Target {
         }
         Ok(Step { lsn, sent, after })
     }
-}
-
-/// The object that an op frees though it holds nothing yet: it comes to nothing, but whoever opens the object meanwhile is to wait for the decision, as for
-/// any other, or it would get data and have no name.
-fn freed_of_nothing(op: &Op<'_>, plan: &Plan<'_>) -> Option<Unit> {
-    let Op::PunchUnlessOpen { unit } = *op else { return None };
-    let is_reaped = plan.after.reap.iter().any(|handle| handle.1 == unit);
-    let is_punched = plan.writes.iter().flatten().any(|write| write.unit() == unit);
-    (!is_reaped && !is_punched).then_some(unit)
 }
 
 /// A unit of the group of a prepared part.
