@@ -78,7 +78,9 @@ impl Worker {
         });
         let stat = stat.map_err(Fault::of_node)?;
         // It is the kernel's own change.
-        inode.tell(version_of(&stat));
+        if inode.node() == node.0 {
+            inode.tell(version_of(&stat));
+        }
         Ok(self.told(&inode, &stat))
     }
 

@@ -53,7 +53,8 @@ impl Worker {
         let written = self.dfs.write(&obj, at.offset, data).await;
         file.inode.touch(&self.volume.table);
         let written = written?;
-        if !appends {
+        // Where it keeps the size itself it takes what was appended for written where it believed the end to be.
+        if !appends || self.volume.options.policy.writes_back() {
             file.inode.reaches(at.offset + written as u64);
         }
         if at.kill_suidgid {

@@ -24,6 +24,7 @@ impl Worker {
             self.access(req, node, Access::READ.0).await?;
         }
         let listing = Some(futures_util::lock::Mutex::new(Listing::default()));
+        inode.opened();
         let fh = self.volume.files.add(OpenFile {
             inode,
             thread: self.thread,
@@ -115,7 +116,7 @@ impl Worker {
         if !sink.is_plus() {
             return sink.push(item.ino, kind, offset, &item.name);
         }
-        let known = self.volume.table.get(item.ino);
+        let known = self.volume.table.of_object(item.ino);
         // Nor is what somebody has asked about since: it may have changed elsewhere before that.
         let is_newest = known.is_none_or(|inode| {
             inode.unchanged_since(page.as_of) && !inode.is_known_since(page.asked_ns)
@@ -123,8 +124,8 @@ impl Worker {
         let (Some((shared, stat)), Some(age), true) = (&item.full, age, is_newest) else {
             return sink.push_plus(&nameless(item.ino), kind, offset, &item.name);
         };
-        let inode = self.volume.table.looked_up(shared, page.as_of, page.asked_ns);
-        let mut entry = self.entry(&inode, stat);
+        let found = self.volume.table.looked_up(shared, page.as_of, page.asked_ns);
+        let mut entry = self.entry(found, stat, page.as_of);
         entry.attr_ttl = entry.attr_ttl.saturating_sub(age);
         entry.entry_ttl = entry.entry_ttl.saturating_sub(age);
         let taken = sink.push_plus(&entry, kind, offset, &item.name);

@@ -46,9 +46,8 @@ impl Files {
         &self.shards[fh as usize % SHARDS]
     }
 
-    /// Adds an open file; returns its number.
+    /// Adds an open file, which its inode has counted; returns its number.
     pub fn add(&self, file: OpenFile) -> u64 {
-        file.inode.opened();
         let fh = self.next.fetch_add(1, Ordering::Relaxed);
         self.shard(fh).lock().insert(fh, Arc::new(file));
         fh

@@ -3,7 +3,7 @@
 use super::cache::Opening;
 use super::convert;
 use super::fault::{Answer, Fault};
-use super::table::Inode;
+use super::table::{Found, Inode};
 use super::worker::{Worker, version_of};
 use dfs::{CreateOptions, Obj, OpenFlags, Stat};
 use fuselow::open_reply;
@@ -33,7 +33,10 @@ impl Worker {
             inode.touch(&self.volume.table);
         }
         let flags = convert::open_flags(bits);
-        let looked_again = self.was_renewed(req, node);
+        let looked_again = self.was_renewed(req, &inode);
+        if inode.node() != node.0 && !looked_again {
+            return Err(self.look_again(req, &inode));
+        }
         let holder = match () {
             () if self.take_hold(req, node) => Holder::Caller,
             // The path may lead elsewhere by now: it is looked up first, unless it cannot. Who opens what a descriptor names comes here again.
@@ -44,19 +47,19 @@ impl Worker {
         if matches!(opened, Err(Fault::Gone)) {
             self.note_replaced(req, &obj);
             if inode.is_open() && !looked_again {
-                self.note_renewed(req, node);
+                return Err(self.look_again(req, &inode));
             }
         }
         let (obj, stat) = opened?;
         self.learn(&inode, &obj, as_of);
         if cuts {
             inode.touch(&self.volume.table);
-            inode.tell(version_of(&stat));
-        } else if self.is_outdated(&inode, &stat) && !looked_again {
-            // It looks the path up once more, and gets a file that it knows nothing of.
-            inode.renew();
-            self.note_renewed(req, node);
-            return Err(Fault::Gone);
+        } else if self.is_outdated(&inode, &stat, as_of) {
+            // The path is looked up once more, and the kernel gets a file that it knows nothing of.
+            self.volume.table.renew(&inode, version_of(&stat), as_of);
+        }
+        if cuts && bits.kill_suidgid {
+            self.drop_privileges(&inode).await?;
         }
         let policy = &self.volume.options.policy;
         let keeps_size = !policy.attr_ttl.is_zero() && !policy.writes_back() && !cuts;
@@ -65,17 +68,33 @@ impl Worker {
             self.notifier.inval_inode(node, -1, 0);
             self.notifier.flushed().await;
         }
-        let flags = self.pages(&inode, bits, &stat, cuts);
+        let is_newest = inode.opened_as(node.0);
+        if !is_newest && !looked_again {
+            return Err(self.look_again(req, &inode));
+        }
+        let flags = if is_newest {
+            if cuts {
+                inode.tell(version_of(&stat));
+            }
+            self.pages(&inode, bits, &stat, (cuts, as_of))
+        } else {
+            // Others changed it again, or it is what a descriptor names: what the kernel keeps of it is not looked at.
+            inode.opened();
+            open_reply::DIRECT_IO | open_reply::PARALLEL_DIRECT_WRITES
+        };
         let fh = self.keep(inode.clone(), obj, &stat, bits);
         let policy = &self.volume.options.policy;
         if policy.attr_ttl_of(true) < policy.attr_ttl_of(false) {
             // The kernel got attributes with the name; who has the file open is told new ones.
             self.notifier.inval_attributes_now(node);
         }
-        if cuts && bits.kill_suidgid {
-            self.drop_privileges(&inode).await?;
-        }
         Ok(Opened { fh, flags })
+    }
+
+    /// Has the kernel look the path up again, and then open what that leads to.
+    fn look_again(&self, req: &Request, inode: &Inode) -> Fault {
+        self.note_renewed(req, inode);
+        Fault::Gone
     }
 
     /// Opens an object that may have no name any more, as long as somebody has it open. Handles are of threads, and each gives its own back: where all that there were went back meanwhile, the object may be
@@ -116,12 +135,13 @@ impl Worker {
         let made = dfs.create_stat(&at, name, flags, new.mode & 0o7777);
         let made = self.change_names(&dir, made, |made| made.changed_ns).await?;
         let (obj, stat) = (made.obj, made.stat);
-        let inode = self.learn_of(&obj.share(), as_of);
-        let flags = self.pages(&inode, bits, &stat, bits.has(libc::O_TRUNC));
+        let found = self.open_found(&obj, as_of);
+        let inode = &found.inode;
+        let flags = self.pages(inode, bits, &stat, (bits.has(libc::O_TRUNC), as_of));
         // The kernel checks once more whether the program may open it.
-        let attr_ttl = self.volume.options.policy.attr_ttl_of(inode.is_open());
+        let attr_ttl = self.volume.options.policy.attr_ttl_of(inode.holders().has_several());
         let fh = self.keep(inode.clone(), obj, &stat, bits);
-        let entry = Entry { attr_ttl, ..self.entry(&inode, &stat) };
+        let entry = Entry { attr_ttl, ..self.entry(found, &stat, as_of) };
         Ok((entry, Opened { fh, flags }))
     }
 
@@ -140,14 +160,25 @@ impl Worker {
         let options = CreateOptions::default();
         let obj = dfs.tmpfile(&at, flags, new.mode & 0o7777, &options).await?;
         let stat = dfs.ostat(&obj).await?;
-        let inode = self.learn_of(&obj.share(), as_of);
-        let flags = self.pages(&inode, bits, &stat, false);
-        let fh = self.keep(inode.clone(), obj, &stat, bits);
-        Ok((self.entry(&inode, &stat), Opened { fh, flags }))
+        let found = self.open_found(&obj, as_of);
+        let flags = self.pages(&found.inode, bits, &stat, (false, as_of));
+        let fh = self.keep(found.inode.clone(), obj, &stat, bits);
+        Ok((self.entry(found, &stat, as_of), Opened { fh, flags }))
     }
 
-    /// How the kernel shall treat the pages of a file that was opened.
-    fn pages(&self, inode: &Inode, bits: OpenBits, stat: &Stat, cuts: bool) -> u32 {
+    /// The node of what was made and opened, with a lookup and a handle more.
+    fn open_found(&self, obj: &Obj, as_of: u64) -> Found {
+        loop {
+            let found = self.learn_of(&obj.share(), as_of);
+            if found.inode.opened_as(found.node) {
+                return found;
+            }
+            self.volume.table.forget(found.node, 1);
+        }
+    }
+
+    /// How the kernel shall treat the pages of a file that was opened, and cut or not, by somebody who began at `as_of`.
+    fn pages(&self, inode: &Inode, bits: OpenBits, stat: &Stat, (cuts, as_of): (bool, u64)) -> u32 {
         let unchanged = self.tell(inode, stat) && !cuts;
         let pages = self.volume.options.policy.pages(Opening {
             append: bits.has(libc::O_APPEND),
@@ -155,7 +186,10 @@ impl Worker {
             unchanged,
         });
         // Where a program has it open here the kernel cannot be given another size: what it appended would go where others have written.
-        let ends_elsewhere = bits.has(libc::O_APPEND) && inode.size_told() != Some(stat.size);
+        // What programs here have written since it was asked for is nobody else's.
+        let ends_elsewhere = bits.has(libc::O_APPEND)
+            && inode.unchanged_since(as_of)
+            && inode.size_told() != Some(stat.size);
         let mut flags = 0;
         if pages.direct || ends_elsewhere {
             flags |= open_reply::DIRECT_IO | open_reply::PARALLEL_DIRECT_WRITES;

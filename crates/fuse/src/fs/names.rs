@@ -78,9 +78,9 @@ impl Worker {
     /// What was looked up a moment ago, for the kernel; it may keep it for less by that.
     fn told_ahead(&self, known: &Known) -> Entry {
         let table = &self.volume.table;
-        let inode = table.looked_up(&known.shared, known.as_of, known.asked_ns);
+        let found = table.looked_up(&known.shared, known.as_of, known.asked_ns);
         let age = Duration::from_nanos(self.env().wall_ns().saturating_sub(known.asked_ns));
-        let entry = self.entry(&inode, &known.stat);
+        let entry = self.entry(found, &known.stat, known.as_of);
         let (attr_ttl, entry_ttl) =
             (entry.attr_ttl.saturating_sub(age), entry.entry_ttl.saturating_sub(age));
         Entry { attr_ttl, entry_ttl, ..entry }
@@ -206,7 +206,7 @@ impl Worker {
 
     /// Notes that an object lost a name through this mount.
     fn lost_name(&self, oid: Oid, nlink: u32) {
-        if let Some(inode) = self.volume.table.get(oid.lo) {
+        if let Some(inode) = self.volume.table.of_object(oid.lo) {
             inode.change(&self.volume.table, |shared| {
                 if nlink == 0 {
                     shared.set_unlinked();
@@ -249,7 +249,7 @@ impl Worker {
 
     /// Notes where an object is named now.
     fn moved(&self, oid: Oid, parent: Oid, name: &[u8]) {
-        if let Some(inode) = self.volume.table.get(oid.lo) {
+        if let Some(inode) = self.volume.table.of_object(oid.lo) {
             inode.change(&self.volume.table, |shared| *shared = shared.clone().at(parent, name));
         }
     }
@@ -263,6 +263,7 @@ impl Worker {
         new_name: &[u8],
     ) -> Answer<Entry> {
         let (inode, dir) = (self.inode(node)?, self.inode(new_parent)?);
+        let as_of = self.volume.table.now();
         let (obj, to, dfs) = (self.named(&inode), self.named(&dir), self.dfs_for(req));
         let stat = self
             .change_names(
@@ -278,6 +279,7 @@ impl Worker {
         // Where a file that had no name is now is known here only.
         let linked = obj.share();
         inode.change(&self.volume.table, |shared| *shared = linked.clone());
-        Ok(self.looked_up(&obj.share(), self.volume.table.now(), &stat))
+        let found = self.learn_of(&linked, self.volume.table.now());
+        Ok(self.entry(found, &stat, as_of))
     }
 }

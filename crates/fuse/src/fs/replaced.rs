@@ -10,6 +10,7 @@
 //! - What is held is given back after [`HOLD`], whatever the kernel does with it. It is held for one `open` of that thread: for all others the file is what it is, replaced or not.
 
 use super::fault::{Answer, Fault};
+use super::table::Inode;
 use super::worker::Worker;
 use dfs::{Obj, OpenFlags, Stat};
 use fuselow::{NodeId, Request};
@@ -114,15 +115,15 @@ impl Worker {
     }
 
     /// Notes that a program is to look up once more what it opens, for others have changed it.
-    pub(super) fn note_renewed(&self, req: &Request, node: NodeId) {
-        let (dir, name, noted_ns) = (node.0, Key::new(b""), self.env().wall_ns());
+    pub(super) fn note_renewed(&self, req: &Request, inode: &Inode) {
+        let (dir, name, noted_ns) = (inode.number(), Key::new(b""), self.env().wall_ns());
         let note = Note { pid: req.pid(), dir, name, noted_ns, looks_left: 1 };
         self.volume.replaced.note(note);
     }
 
-    /// True when the caller has just looked a node up once more: what was changed since then was changed while it is being opened.
-    pub(super) fn was_renewed(&self, req: &Request, node: NodeId) -> bool {
-        self.volume.replaced.take(req.pid(), node.0, b"", self.env().wall_ns())
+    /// True when the caller has just looked a file up once more, by whatever node: what was changed since then was changed while it is being opened.
+    pub(super) fn was_renewed(&self, req: &Request, inode: &Inode) -> bool {
+        self.volume.replaced.take(req.pid(), inode.number(), b"", self.env().wall_ns())
     }
 
     /// Finds a name, and holds the file that it leads to for a while, whether or not it keeps its name. With no other way to be had in time what

@@ -2,10 +2,13 @@
 //!
 //! A node's number is its object's number, which is the inode number programs see; numbers are
 //! never used twice in a container, so nodes need no generations. The root is node 1 because its
-//! object's number is 1.
+//! object's number is 1. Only a file that the kernel has to take anew ([`Table::renew`]) gets
+//! another one: two nodes, one object.
 //!
 //! Invariants:
 //! - A node is here as long as the kernel holds a lookup of it (the root: always).
+//! - A file gets another node only while no program has it open by the one that it had, and none can
+//!   open it by that from then on: what the kernel keeps of the old node is never written back.
 //! - What was read of a node before a change through this mount began never replaces what is
 //!   known since: every change takes a number from one counter ([`Table::tick`]), and a reader
 //!   says which number it began at.
@@ -15,13 +18,16 @@ use foldhash::HashMap;
 use futures_channel::oneshot;
 use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// Independent parts of the table.
 const SHARDS: usize = 64;
 
 /// In [`Version`]: when this mount wrote it; the engines' time of that is not known.
 const OWN_TIME: i64 = i64::MIN;
+
+/// Nodes of files that got another one are numbered from here: there are no objects with such numbers.
+const RENEWED_FROM: u64 = 1 << 63;
 
 /// The size and the mtime of a file that the kernel has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,6 +50,11 @@ impl Holders {
     pub fn has_any(self) -> bool {
         self.opens > 0
     }
+
+    /// True when more than one had.
+    pub fn has_several(self) -> bool {
+        self.opens > 1
+    }
 }
 
 /// One object the kernel knows.
@@ -54,8 +65,8 @@ pub struct Inode {
 
 struct InodeRecord {
     shared: SharedObj,
-    /// How often the kernel was given it as another one ([`Inode::renew`]).
-    generation: u64,
+    /// The node that look-ups find.
+    node: u64,
     /// Handles that programs have open through this mount.
     opens: u32,
     /// Handles that programs have closed so far.
@@ -83,7 +94,7 @@ impl Inode {
         let number = shared.oid().lo;
         let state = InodeRecord {
             shared,
-            generation: 0,
+            node: number,
             opens: 0,
             closes: 0,
             changed: 0,
@@ -103,9 +114,9 @@ impl Inode {
         self.number
     }
 
-    /// Which of those with this number the kernel is to have.
-    pub fn generation(&self) -> u64 {
-        self.state.lock().generation
+    /// The node that look-ups find; the kernel may have others, which it had before.
+    pub fn node(&self) -> u64 {
+        self.state.lock().node
     }
 
     /// What is known of the object.
@@ -196,6 +207,13 @@ impl Inode {
     /// Counts a program's handle.
     pub fn opened(&self) {
         self.state.lock().opens += 1;
+    }
+
+    /// Counts the handle of a program that opens it by this node; false when it has another one by now.
+    pub fn opened_as(&self, node: u64) -> bool {
+        let mut state = self.state.lock();
+        state.opens += u32::from(state.node == node);
+        state.node == node
     }
 
     /// Counts a program's handle down; before it is given back.
@@ -296,20 +314,10 @@ impl Inode {
         is_same
     }
 
-    /// True when such a kernel has another size, or time, than this one, and no program has the file open here: it was changed elsewhere.
-    pub fn is_outdated(&self, version: Version) -> bool {
-        let state = self.state.lock();
-        let differs = |told: Version| {
-            told.size != version.size || ![OWN_TIME, version.mtime_ns].contains(&told.mtime_ns)
-        };
-        state.opens == 0 && state.told.is_some_and(differs)
-    }
-
-    /// Has the kernel take the file for another one when it looks it up next, and so with the size that it has then.
-    pub fn renew(&self) {
-        let mut state = self.state.lock();
-        state.generation += 1;
-        state.told = None;
+    /// True when such a kernel has another size, or time, than the file had for who began to ask at `as_of`, and no program has it open here: it was
+    /// changed elsewhere.
+    pub fn is_outdated(&self, seen: Version, as_of: u64) -> bool {
+        self.state.lock().is_outdated(seen, as_of)
     }
 }
 
@@ -329,6 +337,14 @@ impl Drop for Releasing {
 pub struct ClosingMark(AtomicU64);
 
 impl InodeRecord {
+    fn is_outdated(&self, seen: Version, as_of: u64) -> bool {
+        let differs = |told: Version| {
+            told.size != seen.size || ![OWN_TIME, seen.mtime_ns].contains(&told.mtime_ns)
+        };
+        // What was read before a change of our own is older than that.
+        self.opens == 0 && self.changed <= as_of && self.told.is_some_and(differs)
+    }
+
     /// Lets those go on who wait for releases, if none is left.
     fn end_wait(&mut self) {
         if self.releases == 0 && self.closing == 0 {
@@ -351,9 +367,34 @@ struct Known {
     lookups: u64,
 }
 
+impl Known {
+    fn new(shared: &SharedObj) -> Known {
+        Known { inode: Arc::new(Inode::new(shared.clone())), lookups: 0 }
+    }
+}
+
+/// A file with a node that is not its object's number.
+struct Renewed {
+    inode: Arc<Inode>,
+    /// Nodes by which the kernel knows it.
+    nodes: u32,
+}
+
+/// What was looked up.
+pub struct Found {
+    pub inode: Arc<Inode>,
+    /// The node that the kernel holds one lookup more of.
+    pub node: u64,
+}
+
 /// All nodes the kernel knows.
 pub struct Table {
+    /// Node → what it is.
     shards: [Mutex<HashMap<u64, Known>>; SHARDS],
+    /// Object's number → a file that got another node. Locked before a shard.
+    renewed: Mutex<HashMap<u64, Renewed>>,
+    renewed_count: AtomicUsize,
+    next_node: AtomicU64,
     root: Arc<Inode>,
     clock: AtomicU64,
     /// The last change of nodes that are here no more.
@@ -365,14 +406,17 @@ impl Table {
     pub fn new(root: SharedObj) -> Table {
         Table {
             shards: std::array::from_fn(|_| Mutex::default()),
+            renewed: Mutex::default(),
+            renewed_count: AtomicUsize::new(0),
+            next_node: AtomicU64::new(RENEWED_FROM),
             root: Arc::new(Inode::new(root)),
             clock: AtomicU64::new(1),
             forgotten: AtomicU64::new(0),
         }
     }
 
-    fn shard(&self, number: u64) -> &Mutex<HashMap<u64, Known>> {
-        &self.shards[number as usize % SHARDS]
+    fn shard(&self, node: u64) -> &Mutex<HashMap<u64, Known>> {
+        &self.shards[node as usize % SHARDS]
     }
 
     /// The number of the next change.
@@ -385,17 +429,27 @@ impl Table {
         self.clock.load(Ordering::SeqCst)
     }
 
-    /// A node by its number.
-    pub fn get(&self, number: u64) -> Option<Arc<Inode>> {
-        if number == self.root.number {
+    /// What the kernel knows by a node.
+    pub fn get(&self, node: u64) -> Option<Arc<Inode>> {
+        if node == self.root.number {
             return Some(self.root.clone());
         }
-        self.shard(number).lock().get(&number).map(|known| known.inode.clone())
+        self.shard(node).lock().get(&node).map(|known| known.inode.clone())
+    }
+
+    /// The node of an object.
+    pub fn of_object(&self, number: u64) -> Option<Arc<Inode>> {
+        self.get(number).or_else(|| {
+            if self.renewed_count.load(Ordering::SeqCst) == 0 {
+                return None;
+            }
+            self.renewed.lock().get(&number).map(|renewed| renewed.inode.clone())
+        })
     }
 
     /// True when an object, whether or not it is known here, did not change through this mount since `as_of`.
     pub fn unchanged_since(&self, number: u64, as_of: u64) -> bool {
-        match self.get(number) {
+        match self.of_object(number) {
             Some(inode) => inode.unchanged_since(as_of),
             None => self.forgotten.load(Ordering::SeqCst) <= as_of,
         }
@@ -403,38 +457,106 @@ impl Table {
 
     /// The node of what was looked up before `now_ns` by somebody who began at `as_of`.
     /// The kernel holds one lookup more from now on.
-    pub fn looked_up(&self, shared: &SharedObj, as_of: u64, now_ns: u64) -> Arc<Inode> {
+    pub fn looked_up(&self, shared: &SharedObj, as_of: u64, now_ns: u64) -> Found {
         let number = shared.oid().lo;
-        if number == self.root.number {
-            self.root.learn(shared, as_of, now_ns);
-            return self.root.clone();
-        }
+        let found = match number == self.root.number {
+            true => Found { inode: self.root.clone(), node: number },
+            false => self
+                .look_up_first(shared)
+                .or_else(|| self.look_up_renewed(number))
+                .unwrap_or_else(|| self.look_up_any(shared)),
+        };
+        found.inode.learn(shared, as_of, now_ns);
+        found
+    }
+
+    /// Counts a lookup of an object's first node, if it has no other.
+    fn look_up_first(&self, shared: &SharedObj) -> Option<Found> {
+        let number = shared.oid().lo;
         let mut shard = self.shard(number).lock();
-        let known = shard
-            .entry(number)
-            .or_insert_with(|| Known { inode: Arc::new(Inode::new(shared.clone())), lookups: 0 });
+        // A file that got another node, and whose first is here no more, was counted before that went.
+        if self.renewed_count.load(Ordering::SeqCst) > 0 && !shard.contains_key(&number) {
+            return None;
+        }
+        let known = shard.entry(number).or_insert_with(|| Known::new(shared));
+        if known.inode.node() != number {
+            return None;
+        }
         known.lookups += 1;
-        let inode = known.inode.clone();
-        drop(shard);
-        inode.learn(shared, as_of, now_ns);
-        inode
+        Some(Found { inode: known.inode.clone(), node: number })
+    }
+
+    /// Counts a lookup of a file that got another node.
+    fn look_up_renewed(&self, number: u64) -> Option<Found> {
+        let mut all = self.renewed.lock();
+        let renewed = all.get_mut(&number)?;
+        let inode = renewed.inode.clone();
+        let node = inode.node();
+        let mut shard = self.shard(node).lock();
+        let known = shard.entry(node).or_insert_with(|| {
+            renewed.nodes += 1;
+            Known { inode: inode.clone(), lookups: 0 }
+        });
+        known.lookups += 1;
+        Some(Found { inode, node })
+    }
+
+    /// Counts a lookup of what is not known, or was forgotten just now.
+    fn look_up_any(&self, shared: &SharedObj) -> Found {
+        let number = shared.oid().lo;
+        let mut shard = self.shard(number).lock();
+        let known = shard.entry(number).or_insert_with(|| Known::new(shared));
+        known.lookups += 1;
+        Found { inode: known.inode.clone(), node: number }
+    }
+
+    /// Has the kernel take a file for another one when it looks it up next, and so with the size that it has then: if it has another than was
+    /// `seen` by who began at `as_of`, and if no program has the file open. The caller was given a node of it that the kernel has not given back.
+    pub fn renew(&self, inode: &Arc<Inode>, seen: Version, as_of: u64) {
+        let mut all = self.renewed.lock();
+        let mut state = inode.state.lock();
+        if !state.is_outdated(seen, as_of) {
+            return;
+        }
+        state.node = self.next_node.fetch_add(1, Ordering::Relaxed);
+        state.told = None;
+        drop(state);
+        all.entry(inode.number).or_insert_with(|| Renewed { inode: inode.clone(), nodes: 1 });
+        self.renewed_count.store(all.len(), Ordering::SeqCst);
     }
 
     /// The kernel gives lookups back.
-    pub fn forget(&self, number: u64, lookups: u64) {
-        if number == self.root.number {
+    pub fn forget(&self, node: u64, lookups: u64) {
+        if node == self.root.number {
             return;
         }
-        let mut shard = self.shard(number).lock();
-        let Some(known) = shard.get_mut(&number) else { return };
+        let mut shard = self.shard(node).lock();
+        let Some(known) = shard.get_mut(&node) else { return };
         known.lookups = known.lookups.saturating_sub(lookups);
-        if known.lookups == 0 {
-            let gone = shard.remove(&number);
-            let changed = gone.as_ref().map_or(0, |known| known.inode.state.lock().changed);
-            // Before anybody can find it missing.
-            self.forgotten.fetch_max(changed, Ordering::SeqCst);
-            drop(shard);
-            drop(gone);
+        if known.lookups > 0 {
+            return;
+        }
+        let Some(gone) = shard.remove(&node) else { return };
+        let (changed, is_renewed) = {
+            let state = gone.inode.state.lock();
+            (state.changed, state.node != gone.inode.number)
+        };
+        // Before anybody can find it missing.
+        self.forgotten.fetch_max(changed, Ordering::SeqCst);
+        drop(shard);
+        if is_renewed {
+            self.forget_renewed(gone.inode.number);
+        }
+    }
+
+    /// One node less of a file that has several.
+    fn forget_renewed(&self, number: u64) {
+        let mut all = self.renewed.lock();
+        let Some(renewed) = all.get_mut(&number) else { return };
+        renewed.nodes -= 1;
+        if renewed.nodes == 0 {
+            all.remove(&number);
+            self.renewed_count.store(all.len(), Ordering::SeqCst);
         }
     }
 

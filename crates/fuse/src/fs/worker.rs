@@ -4,7 +4,7 @@ use super::caller::credentials;
 use super::convert;
 use super::fault::{Answer, Fault};
 use super::files::OpenFile;
-use super::table::{ClosingMark, Inode, Version};
+use super::table::{ClosingMark, Found, Inode, Version};
 use super::volume::Volume;
 use client::Client;
 use dfs::{Dfs, FileKind, Obj, OpenFlags, SharedObj, Stat};
@@ -105,24 +105,34 @@ impl Worker {
         Told { attr: self.attr(inode, stat), attr_ttl }
     }
 
-    /// An entry for the kernel.
-    pub fn entry(&self, inode: &Inode, stat: &Stat) -> Entry {
+    /// An entry for the kernel of what was looked up, by somebody who began at `as_of`.
+    pub fn entry(&self, found: Found, stat: &Stat, as_of: u64) -> Entry {
         let policy = &self.volume.options.policy;
-        if self.is_outdated(inode, stat) {
-            inode.renew();
-        }
+        let Found { inode, node } = self.renewed(found, stat, as_of);
         Entry {
-            node: NodeId(inode.number()),
-            generation: inode.generation(),
-            attr: self.attr(inode, stat),
+            node: NodeId(node),
+            generation: 0,
+            attr: self.attr(&inode, stat),
             attr_ttl: policy.attr_ttl_of(!stat.is_dir() && inode.is_open()),
             entry_ttl: policy.entry_ttl,
         }
     }
 
+    /// What was looked up, by another node where the kernel has to take it anew.
+    fn renewed(&self, found: Found, stat: &Stat, as_of: u64) -> Found {
+        if !self.is_outdated(&found.inode, stat, as_of) {
+            return found;
+        }
+        let table = &self.volume.table;
+        table.renew(&found.inode, version_of(stat), as_of);
+        let again = table.looked_up(&found.inode.shared(), as_of, self.env.wall_ns());
+        table.forget(found.node, 1);
+        again
+    }
+
     /// True when the kernel, which writes back, has a file otherwise than others have made it meanwhile.
-    pub(super) fn is_outdated(&self, inode: &Inode, stat: &Stat) -> bool {
-        self.keeps_size(stat) && inode.is_outdated(version_of(stat))
+    pub(super) fn is_outdated(&self, inode: &Inode, stat: &Stat, as_of: u64) -> bool {
+        self.keeps_size(stat) && inode.is_outdated(version_of(stat), as_of)
     }
 
     /// The kernel keeps the size itself once it knows it.
@@ -155,12 +165,11 @@ impl Worker {
 
     /// The kernel holds one lookup more of an object.
     pub fn looked_up(&self, shared: &SharedObj, as_of: u64, stat: &Stat) -> Entry {
-        let inode = self.learn_of(shared, as_of);
-        self.entry(&inode, stat)
+        self.entry(self.learn_of(shared, as_of), stat, as_of)
     }
 
     /// The node of what was looked up; the kernel holds one lookup more.
-    pub fn learn_of(&self, shared: &SharedObj, as_of: u64) -> Arc<Inode> {
+    pub fn learn_of(&self, shared: &SharedObj, as_of: u64) -> Found {
         self.volume.table.looked_up(shared, as_of, self.env.wall_ns())
     }
 
@@ -169,7 +178,7 @@ impl Worker {
         inode.learn(&obj.share(), as_of, self.env.wall_ns());
     }
 
-    /// Keeps an opened object until the kernel releases it.
+    /// Keeps an opened object, whose node has counted the handle, until the kernel releases it.
     pub fn keep(&self, inode: Arc<Inode>, obj: Obj, stat: &Stat, bits: OpenBits) -> Fh {
         let due = self.volume.options.keeps_atime && stat.is_atime_due(self.env.wall_ns() as i64);
         let atime_due = AtomicBool::new(due);

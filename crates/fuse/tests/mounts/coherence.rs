@@ -456,6 +456,69 @@ fn who_writes_back_sees_what_others_have_closed() {
     }
 }
 
+/// Programs that have a file open go on with it, and lose nothing, although others look it up and the kernel takes it anew. It was told so while
+/// they opened it, and took what they had written for lost: `EIO`, or lines that were gone without a word.
+#[test]
+fn who_writes_back_goes_on_while_a_file_is_taken_anew() {
+    const LINES: usize = 300;
+    for system in systems(Durability::Memory) {
+        let (a, b) = (system.mount("cache=metadata"), system.mount("cache=full"));
+        let text = |count: usize| (0..count).map(|line| format!("{line}\n")).collect::<String>();
+        let whole = text(LINES);
+        fs::write(a.path("others"), "").unwrap();
+        let (own_there, others_there) = (b.path("own"), b.path("others"));
+        let append = |path: &Path, line: &str| {
+            let mut file = OpenOptions::new().append(true).create(true).open(path).unwrap();
+            file.write_all(line.as_bytes()).unwrap();
+            // What closing says is heard: data are written back then.
+            file.sync_all().unwrap();
+        };
+        let done = &AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            // Programs here append to one file, and nobody else.
+            let own: Vec<_> = (0..3)
+                .map(|who| {
+                    let (append, own) = (&append, &own_there);
+                    scope.spawn(move || {
+                        for line in 0..LINES {
+                            append(own, &format!("{who} {line}\n"));
+                        }
+                    })
+                })
+                .collect();
+            // Another node appends to one that programs here read.
+            for _ in 0..2 {
+                let (others, whole) = (&others_there, &whole);
+                scope.spawn(move || {
+                    while !done.load(Ordering::Relaxed) {
+                        let seen = fs::read_to_string(others).unwrap();
+                        assert!(whole.starts_with(&seen), "{seen}");
+                    }
+                });
+            }
+            for line in 0..LINES {
+                append(&a.path("others"), &format!("{line}\n"));
+            }
+            done.store(true, Ordering::Relaxed);
+            for thread in own {
+                thread.join().unwrap();
+            }
+        });
+        assert_eq!(fs::read_to_string(b.path("others")).unwrap(), whole);
+        for mount in [&a, &b] {
+            let own = fs::read_to_string(mount.path("own")).unwrap();
+            for who in 0..3 {
+                let lines = own.lines().filter_map(|line| line.strip_prefix(&format!("{who} ")));
+                assert!(lines.eq(whole.lines()), "of {who}:\n{own}");
+            }
+        }
+        // Nodes that a file had before are forgotten with it.
+        fs::remove_file(b.path("own")).unwrap();
+        fs::remove_file(b.path("others")).unwrap();
+        eventually("both files are forgotten", || b.mount().volume().node_count() == 0);
+    }
+}
+
 /// The kernel knows a file by a name that another node has given to another file (or that was migrated to a new object): whoever links it gets
 /// a link to what the name leads to, as with all other calls. It was told that there is no such file.
 #[test]
