@@ -420,8 +420,10 @@ impl Client {
 
     #[boxed(?Send)]
     pub async fn pool_open(&self, pool: &Name, mode: OpenMode) -> Result<Pool> {
-        match self.control(&ControlRequest::PoolOpen { pool: pool.clone(), mode }).await? {
-            ControlReply::PoolOpened { handle, pool } => Ok(Pool::new(self.clone(), handle, pool)),
+        match self.control_by(&ControlRequest::PoolOpen { pool: pool.clone(), mode }).await? {
+            (ControlReply::PoolOpened { handle, pool }, on) => {
+                Ok(Pool::opened(self, (handle, on), pool, mode))
+            }
             _ => Err(unexpected()),
         }
     }

@@ -4,9 +4,10 @@ use crate::batch::Batch;
 use crate::cells::{CellTraffic, CellsKnown};
 use crate::client::{Client, unexpected};
 use crate::first_part::KnownMarks;
+use crate::held::HeldHandle;
 use crate::leader::LedAsk;
 use crate::object::Object;
-use crate::pool::{HANDLE_NONE, Pool};
+use crate::pool::Pool;
 use crate::spread::KnownSpreads;
 use crate::target::Ask;
 use async_recursion::async_recursion as boxed;
@@ -17,10 +18,11 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
+use transport::Ending;
 use types::{
     Code, ContId, DkeyKind, Epoch, Error, ObjClass, ObjType, Oid, Rank, Result, TargetId, Unit,
 };
-use wire::control::{ContInfo, ControlReply, ControlRequest, Name, OpenMode};
+use wire::control::{ContAsk, ContInfo, ControlReply, ControlRequest, Evict, Name, OpenMode};
 use wire::obj::{ObjectList, PoolShardStat, Request};
 
 /// The members of a group of several, in order; empty for one of one member.
@@ -39,7 +41,7 @@ pub struct Container(Rc<Inner>);
 
 struct Inner {
     pool: Pool,
-    handle: u64,
+    handle: HeldHandle,
     info: ContInfo,
     mode: OpenMode,
     /// A snapshot to look at; zero: the present.
@@ -67,7 +69,23 @@ struct CachedLayout {
 }
 
 impl Container {
-    pub(crate) fn new(pool: Pool, handle: u64, info: ContInfo, mode: OpenMode) -> Container {
+    /// A container with a handle that was given on a connection, as it was asked for.
+    pub(crate) fn opened(
+        pool: Pool,
+        (handle, on): (u64, Ending),
+        info: ContInfo,
+        ask: ContAsk,
+    ) -> Container {
+        let again = ControlRequest::ContOpen {
+            pool: pool.name(),
+            cont: Name::Uuid(info.uuid),
+            ask: ContAsk { evict: Evict::Nobody, ..ask },
+        };
+        let handle = HeldHandle::new(pool.client(), handle, on, again);
+        Container::new(pool, handle, info, ask.mode)
+    }
+
+    fn new(pool: Pool, handle: HeldHandle, info: ContInfo, mode: OpenMode) -> Container {
         let mut layouts = Vec::new();
         layouts.resize_with(LAYOUTS_CACHED, || None);
         let layouts = RefCell::new(layouts);
@@ -79,7 +97,7 @@ impl Container {
     /// A container that this or another process has opened: asks nobody, and closing it gives
     /// no handle back.
     pub fn attach(pool: &Pool, info: ContInfo, mode: OpenMode) -> Container {
-        Container::new(pool.clone(), HANDLE_NONE, info, mode)
+        Container::new(pool.clone(), HeldHandle::default(), info, mode)
     }
 
     /// The container as its snapshot at `epoch` shows it, to read only; reading fails with
@@ -90,7 +108,7 @@ impl Container {
         layouts.resize_with(LAYOUTS_CACHED, || None);
         Container(Rc::new(Inner {
             pool,
-            handle: HANDLE_NONE,
+            handle: HeldHandle::default(),
             info,
             mode: OpenMode::ReadOnly,
             at: epoch,
@@ -545,10 +563,8 @@ impl Container {
     #[boxed(?Send)]
     pub async fn close(self) -> Result<()> {
         self.client().flush();
-        if self.0.handle == HANDLE_NONE {
-            return Ok(());
-        }
-        let request = ControlRequest::ContClose { handle: self.0.handle };
+        let Some(handle) = self.0.handle.release() else { return Ok(()) };
+        let request = ControlRequest::ContClose { handle };
         self.client().control(&request).await.map(|_| ())
     }
 }

@@ -15,7 +15,7 @@ use futures_util::stream::FuturesUnordered;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
-use transport::{Address, Answer, Call, Conn};
+use transport::{Address, Answer, Call, Conn, Ending};
 use types::{Code, Error, Result};
 use wire::Kind;
 use wire::control::{ControlReply, ControlRequest, Evict, OpenMode};
@@ -122,15 +122,23 @@ struct Sent<'a> {
 
 impl Client {
     /// Asks the control service, trying the known engines in turn.
-    #[boxed(?Send)]
     pub async fn control(&self, request: &ControlRequest) -> Result<ControlReply> {
+        self.control_by(request).await.map(|(reply, _)| reply)
+    }
+
+    /// The same, and of the connection that the answer came by, when it ends.
+    #[boxed(?Send)]
+    pub(crate) async fn control_by(
+        &self,
+        request: &ControlRequest,
+    ) -> Result<(ControlReply, Ending)> {
         let body = wire::encode(request);
         let deadline = self.env().now() + self.options().timeout;
         let request_id = self.next_request();
         let mut sent = Sent { request, body: &body, request_id, flags: 0, deadline };
         loop {
             let error = match self.control_once(&sent).await {
-                Ok(answer) => match wire::decode::<Result<ControlReply>>(&answer.body)? {
+                Ok((answer, on)) => match wire::decode::<Result<ControlReply>>(&answer.body)? {
                     // The engine is stopping, and has given the request up.
                     Err(error) if error.code == Code::Closed && request.is_repeatable() => {
                         if let Some(way) = self.ways().first() {
@@ -141,7 +149,7 @@ impl Client {
                     Err(error) if error.code == Code::BadHandle => {
                         return self.control_elsewhere(&sent, error).await;
                     }
-                    reply => return reply,
+                    reply => return Ok((reply?, on)),
                 },
                 Err(error) => error,
             };
@@ -157,7 +165,7 @@ impl Client {
     }
 
     /// One try: at the engine that is asked, and where that says nothing to what only looks, at others beside it.
-    async fn control_once(&self, sent: &Sent<'_>) -> Result<Answer> {
+    async fn control_once(&self, sent: &Sent<'_>) -> Result<(Answer, Ending)> {
         let way = match self.way().await {
             Ok(way) => way,
             // Nobody there yet; nothing was asked.
@@ -167,7 +175,7 @@ impl Client {
             Err(error) => return Err(error),
         };
         if !may_go_beside(sent.request, !way.has_answered.get()) {
-            return self.call(&way, sent).await;
+            return Ok((self.call(&way, sent).await?, way.conn.ending()));
         }
         let asked = async |way: Result<Way>| -> Result<(Way, Answer)> {
             let way = way?;
@@ -202,7 +210,7 @@ impl Client {
                         self.ways().give_up(&first);
                         first.conn.close();
                     }
-                    return Ok(answer);
+                    return Ok((answer, way.conn.ending()));
                 }
                 Some(Err(error)) => last = error,
                 None => return Err(last),
@@ -241,13 +249,17 @@ impl Client {
     }
 
     /// The handle was not given on the connection that is asked now: it may have been on an earlier one.
-    async fn control_elsewhere(&self, sent: &Sent<'_>, error: Error) -> Result<ControlReply> {
+    async fn control_elsewhere(
+        &self,
+        sent: &Sent<'_>,
+        error: Error,
+    ) -> Result<(ControlReply, Ending)> {
         for way in self.ways().others() {
             let answer = self.env().timeout(CLOSE_TIME_MAX, self.call(&way, sent)).await;
             let Some(Ok(answer)) = answer else { continue };
             match wire::decode::<Result<ControlReply>>(&answer.body)? {
                 Err(error) if error.code == Code::BadHandle => {}
-                reply => return reply,
+                reply => return Ok((reply?, way.conn.ending())),
             }
         }
         Err(error)

@@ -26,6 +26,7 @@ mod fan_out;
 mod first_part;
 pub mod fuzz;
 mod health;
+mod held;
 mod in_doubt;
 mod kv;
 mod leader;

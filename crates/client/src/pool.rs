@@ -2,6 +2,7 @@
 
 use crate::client::{Client, unexpected};
 use crate::cont::{Container, Members};
+use crate::held::HeldHandle;
 use crate::target::Ask;
 use async_recursion::async_recursion as boxed;
 use futures_util::future::{Either, join, select, try_join_all};
@@ -12,6 +13,7 @@ use std::collections::BTreeMap;
 use std::pin::pin;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
+use transport::Ending;
 use types::map::HashMap;
 use types::{Code, ContProps, Error, ObjClass, PoolId, Result, TargetId};
 use uuid::Uuid;
@@ -31,9 +33,6 @@ const REFRESH_WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// How often who waits for a target's answer looks whether it is down.
 const DOWN_PAUSE: Duration = Duration::from_secs(1);
-
-/// In place of a handle: the control service does not know of this one.
-pub(crate) const HANDLE_NONE: u64 = 0;
 
 /// How long the control service may take to tell of a newer map before a target is asked for one.
 const TOLD_PAUSE: Duration = Duration::from_millis(500);
@@ -218,7 +217,7 @@ pub(crate) struct Inner {
     pub client: Client,
     pub state: Rc<PoolState>,
     info: PoolInfo,
-    handle: u64,
+    handle: HeldHandle,
 }
 
 /// Space of one target in a pool.
@@ -274,7 +273,18 @@ impl SpaceInfo {
 }
 
 impl Pool {
-    pub(crate) fn new(client: Client, handle: u64, info: PoolInfo) -> Pool {
+    /// A pool with a handle that was given on a connection.
+    pub(crate) fn opened(
+        client: &Client,
+        (handle, on): (u64, Ending),
+        info: PoolInfo,
+        mode: OpenMode,
+    ) -> Pool {
+        let again = ControlRequest::PoolOpen { pool: Name::Uuid(info.uuid), mode };
+        Pool::new(client.clone(), HeldHandle::new(client, handle, on, again), info)
+    }
+
+    fn new(client: Client, handle: HeldHandle, info: PoolInfo) -> Pool {
         let state = Rc::new_cyclic(|this| PoolState {
             this: this.clone(),
             is_gone: Cell::new(false),
@@ -296,7 +306,7 @@ impl Pool {
     /// A pool that this or another process has opened: asks nobody, and closing it gives no
     /// handle back.
     pub fn attach(client: &Client, info: PoolInfo) -> Pool {
-        Pool::new(client.clone(), HANDLE_NONE, info)
+        Pool::new(client.clone(), HeldHandle::default(), info)
     }
 
     /// What the catalog said when the pool was opened.
@@ -333,12 +343,12 @@ impl Pool {
         let ask = ContAsk { mode, evict, user: env::user_id(), leaves_times };
         let request = ControlRequest::ContOpen { pool: pool.clone(), cont: cont.clone(), ask };
         let (opened, answer) =
-            join(client.pool_open(pool, pool_mode), client.control(&request)).await;
+            join(client.pool_open(pool, pool_mode), client.control_by(&request)).await;
         let named = |error: types::Error| error.context(format!("container '{pool}/{cont}'"));
         let opened = match opened {
             Ok(opened) => opened,
             Err(error) => {
-                if let Ok(ControlReply::ContOpened { handle, .. }) = answer {
+                if let Ok((ControlReply::ContOpened { handle, .. }, _)) = answer {
                     // It ends with the connection in any case.
                     let _ = client.control(&ControlRequest::ContClose { handle }).await;
                 }
@@ -346,13 +356,13 @@ impl Pool {
             }
         };
         match answer.map_err(named)? {
-            ControlReply::ContOpened { handle, pool: of, cont: info }
+            (ControlReply::ContOpened { handle, pool: of, cont: info }, on)
                 if of == opened.0.state.id =>
             {
-                Ok(Container::new(opened, handle, info, mode))
+                Ok(Container::opened(opened, (handle, on), info, ask))
             }
             // The name went from one pool to another in between.
-            ControlReply::ContOpened { handle, .. } => {
+            (ControlReply::ContOpened { handle, .. }, _) => {
                 let _ = client.control(&ControlRequest::ContClose { handle }).await;
                 opened.cont_open_with(cont, mode, options).await.map_err(named)
             }
@@ -609,9 +619,9 @@ impl Pool {
         let ContOpenOptions { evict, leaves_times } = options;
         let ask = ContAsk { mode, evict, user: env::user_id(), leaves_times };
         let request = ControlRequest::ContOpen { pool: self.name(), cont: cont.clone(), ask };
-        match self.0.client.control(&request).await? {
-            ControlReply::ContOpened { handle, cont, .. } => {
-                Ok(Container::new(self.clone(), handle, cont, mode))
+        match self.0.client.control_by(&request).await? {
+            (ControlReply::ContOpened { handle, cont, .. }, on) => {
+                Ok(Container::opened(self.clone(), (handle, on), cont, ask))
             }
             _ => Err(unexpected()),
         }
@@ -644,10 +654,8 @@ impl Pool {
     /// Gives the handle back and waits for the answer.
     #[boxed(?Send)]
     pub async fn close(self) -> Result<()> {
-        if self.0.handle == HANDLE_NONE {
-            return Ok(());
-        }
-        let request = ControlRequest::PoolClose { handle: self.0.handle };
+        let Some(handle) = self.0.handle.release() else { return Ok(()) };
+        let request = ControlRequest::PoolClose { handle };
         self.0.client.control(&request).await.map(|_| ())
     }
 }

@@ -7,9 +7,11 @@
 
 use crate::config::EngineConfig;
 use crate::control_host::{ControlHost, Orders, service_on};
+use crate::given::Giver;
+use crate::office::Seat;
 use crate::summed_line;
 use control::{CatalogCopy, EmbeddedCatalog, Service, SessionId};
-use env::Env;
+use env::{Env, Signal};
 use futures_util::future::join_all;
 use std::cell::Cell;
 use std::path::PathBuf;
@@ -37,6 +39,9 @@ pub(crate) struct Copy {
     kept: CatalogCopy,
     /// What it is of; 0: not known.
     generation: Cell<u64>,
+    /// How often it was found to be up to date since the engine began.
+    renewals: Cell<u64>,
+    renewed: Signal,
     /// The engine started with it alone.
     is_alone: Cell<bool>,
     /// Where it is counted how often object numbers were given out without the catalog; `None` in
@@ -71,9 +76,16 @@ impl Copy {
             service: Rc::new(service_on(env, Box::new(kept.clone()))),
             kept,
             generation: Cell::new(0),
+            renewals: Cell::new(0),
+            renewed: Signal::default(),
             is_alone: Cell::new(false),
             count_path: is_real.then(|| config.dir.join("object-numbers")),
         })
+    }
+
+    fn note_renewed(&self) {
+        self.renewals.set(self.renewals.get() + 1);
+        self.renewed.notify();
     }
 
     /// Object numbers that nobody else gets. The count is on the disk before it is used.
@@ -158,6 +170,7 @@ impl ControlHost {
                 return Err(Error::new(Code::Proto, "not a copy of the catalog"));
             };
             if of.is_none() && generation == known {
+                self.copy.note_renewed();
                 return Ok(());
             }
             if of.is_some_and(|of| of != generation) {
@@ -175,9 +188,16 @@ impl ControlHost {
             if is_complete {
                 self.copy.kept.replace(all).await?;
                 self.copy.generation.set(generation);
+                self.copy.note_renewed();
                 return Ok(());
             }
         }
+    }
+
+    /// Ends when the catalog, which was away, is not so any more.
+    pub(crate) async fn until_catalog_back(&self) {
+        let before = self.copy.renewals.get();
+        self.copy.renewed.until(|| self.copy.renewals.get() != before).await;
     }
 
     /// Closes a handle that was given from the copy; the encoded answer, `None` when it was not.
@@ -226,6 +246,7 @@ impl ControlHost {
     pub(crate) async fn answer_from_copy(
         self: &Rc<Self>,
         session: SessionId,
+        seat: &Seat,
         request: &ControlRequest,
         error: &Error,
     ) -> Option<Vec<u8>> {
@@ -248,6 +269,7 @@ impl ControlHost {
         }
         let orders = Orders { host: self.clone(), service: service.clone() };
         let mut reply = service.handle(session, request.clone(), &orders).await.ok()?;
+        seat.given().note(request, || Some(Giver::Copy));
         match &mut reply {
             ControlReply::System(info) => {
                 info.leader = None;

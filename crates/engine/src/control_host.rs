@@ -19,8 +19,9 @@ use control::{
 use env::Env;
 use futures_channel::mpsc::UnboundedReceiver;
 use futures_channel::oneshot;
-use futures_util::future::{FutureExt, LocalBoxFuture};
+use futures_util::future::{Either, FutureExt, LocalBoxFuture, select};
 use std::cell::{Cell, RefCell};
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -454,8 +455,13 @@ impl ControlHost {
     async fn serve(self: Rc<Self>, conn: ServerConn, seat: Rc<Seat>) {
         let session = SessionId(self.next_session.get());
         self.next_session.set(session.0 + 1);
+        let mut forgotten = pin!(self.until_forgotten(seat.given()));
         loop {
-            match conn.recv().await {
+            let received = match select(pin!(conn.recv()), &mut forgotten).await {
+                Either::Left((received, _)) => received,
+                Either::Right(_) => break,
+            };
+            match received {
                 Ok(Some(incoming)) => {
                     let (host, seat) = (self.clone(), seat.clone());
                     self.env.spawn(async move { host.answer(session, &seat, incoming).await });
@@ -475,6 +481,7 @@ impl ControlHost {
     }
 
     async fn answer(self: Rc<Self>, session: SessionId, seat: &Seat, incoming: Incoming) {
+        let _under_way = seat.given().begin();
         let outcome = self.respond(session, seat, &incoming).await;
         let body = match outcome {
             Ok(body) => body,

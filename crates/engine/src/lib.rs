@@ -40,6 +40,7 @@ mod first_parts;
 mod fold;
 mod follow;
 mod give_way;
+mod given;
 mod gossip;
 mod grants;
 mod group;

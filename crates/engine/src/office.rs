@@ -10,6 +10,7 @@
 //! asked as the holder and is not passes nothing on, so that nothing goes in circles.
 
 use crate::control_host::{ControlHost, held_service, is_passing};
+use crate::given::{Given, Giver};
 use crate::tokens::not_for_clients;
 use control::{ElectionNews, Service, SessionId};
 use futures_channel::mpsc::UnboundedReceiver;
@@ -56,16 +57,42 @@ pub(crate) struct Seat {
     is_admin: bool,
     /// The connection upstream, and to whom if it is the holder.
     upstream: RefCell<Option<(Option<EngineInfo>, Conn)>>,
+    given: Given,
 }
 
 impl Seat {
     pub fn new(is_passed_on: bool, is_admin: bool) -> Seat {
-        Seat { is_passed_on, is_admin, upstream: RefCell::default() }
+        Seat { is_passed_on, is_admin, upstream: RefCell::default(), given: Given::default() }
+    }
+
+    /// Handles that the caller was given on its connection.
+    pub fn given(&self) -> &Given {
+        &self.given
     }
 
     /// What comes on its connection from now on answers nothing.
     pub fn hang_up(&self) {
         self.upstream.take();
+    }
+
+    /// Notes what the answer to a request that was passed on has given, or taken.
+    fn note_passed_on(&self, request: &ControlRequest, body: &[u8]) {
+        if body.first() == Some(&TAG_OK) {
+            self.given.note(request, || {
+                let upstream = self.upstream.borrow();
+                upstream.as_ref().map(|(of, conn)| Giver::Upstream(of.clone(), conn.ending()))
+            });
+        }
+    }
+
+    /// Keeps a connection upstream, unless another request of the caller's has made one meanwhile: handles that were given on that would
+    /// end with it. The one that is kept.
+    fn keep_upstream(&self, to: Option<&EngineInfo>, conn: Conn) -> Conn {
+        if let Some(open) = self.open_upstream(to) {
+            return open;
+        }
+        self.upstream.replace(Some((to.cloned(), conn.clone())));
+        conn
     }
 
     fn open_upstream(&self, to: Option<&EngineInfo>) -> Option<Conn> {
@@ -74,6 +101,10 @@ impl Seat {
         open.map(|(_, conn)| conn.clone())
     }
 }
+
+/// What an encoded answer begins with.
+const TAG_OK: u8 = 0;
+const TAG_ERR: u8 = 1;
 
 /// How one try to answer went.
 enum Step {
@@ -299,6 +330,7 @@ impl ControlHost {
             return Ok(wire::encode(&Ok::<_, Error>(ControlReply::Refused(is_refused))));
         }
         if let Some(body) = self.close_in_copy(session, &request).await {
+            seat.given.note(&request, || None);
             return Ok(body);
         }
         let limit = Duration::from_millis(incoming.header.deadline_ms.into());
@@ -317,7 +349,7 @@ impl ControlHost {
                 }
                 Step::Again(error) => error,
             };
-            return self.answer_from_copy(session, &request, &error).await.ok_or(error);
+            return self.answer_from_copy(session, seat, &request, &error).await.ok_or(error);
         }
     }
 
@@ -338,12 +370,18 @@ impl ControlHost {
                         false => Step::Failed(not_known(&error)),
                     },
                     Err(error) => Step::Failed(error),
-                    Ok(reply) => Step::Answer(wire::encode(&Ok::<_, Error>(reply))),
+                    Ok(reply) => {
+                        seat.given.note(request, || Some(Giver::Here(service)));
+                        Step::Answer(wire::encode(&Ok::<_, Error>(reply)))
+                    }
                 }
             }
             Role::Member(addresses) => match self.pass_on(seat, &addresses, body, left).await {
-                Ok(body) => Step::Answer(body),
-                Err(error) => match self.answer_from_copy(session, request, &error).await {
+                Ok(body) => {
+                    seat.note_passed_on(request, &body);
+                    Step::Answer(body)
+                }
+                Err(error) => match self.answer_from_copy(session, seat, request, &error).await {
                     Some(body) => Step::Answer(body),
                     // What only looks waits for the holder to be back; what makes something fails at once.
                     None if request.is_brief() && error.code != Code::Inval => Step::Again(error),
@@ -379,8 +417,7 @@ impl ControlHost {
             Some(conn) => conn,
             None => {
                 let conn = self.dial_any(addresses).await?;
-                seat.upstream.replace(Some((None, conn.clone())));
-                conn
+                seat.keep_upstream(None, conn)
             }
         };
         Ok(self.peers.call_within(&conn, Kind::Control, body, &[], left).await?.body)
@@ -398,10 +435,7 @@ impl ControlHost {
         let conn = match seat.open_upstream(Some(leader)) {
             Some(conn) => conn,
             None => match self.peers.connect(leader, WireService::Leader).await {
-                Ok(conn) => {
-                    seat.upstream.replace(Some((Some(leader.clone()), conn.clone())));
-                    conn
-                }
+                Ok(conn) => seat.keep_upstream(Some(leader), conn),
                 Err(error) => return self.unless_away(error),
             },
         };
@@ -409,7 +443,10 @@ impl ControlHost {
         let replaced = pin!(self.is_replaced(leader));
         let error = match select(call, replaced).await {
             Either::Left((Ok(answer), _)) => match stale(&answer.body) {
-                None => return Step::Answer(answer.body),
+                None => {
+                    seat.note_passed_on(request, &answer.body);
+                    return Step::Answer(answer.body);
+                }
                 // It has started again, and does not know who holds it either.
                 Some(_) => {
                     seat.upstream.replace(None);
@@ -426,6 +463,11 @@ impl ControlHost {
         }
     }
 
+    /// Ends when the engine is in another role than such a one.
+    pub(crate) async fn until_role_not(&self, is_such: impl Fn(&Role) -> bool) {
+        self.standing.until_not(is_such).await;
+    }
+
     /// Ends when another engine than this is known to hold the control service.
     async fn is_replaced(&self, leader: &EngineInfo) {
         let is_held = |role: &Role| matches!(role, Role::Follower(Some(held)) if held == leader);
@@ -435,8 +477,7 @@ impl ControlHost {
 
 /// What the engine that was asked says if it does not hold the control service.
 fn stale(body: &[u8]) -> Option<Error> {
-    // The tag of `Err`.
-    if body.first() != Some(&1) {
+    if body.first() != Some(&TAG_ERR) {
         return None;
     }
     match wire::decode::<Result<ControlReply>>(body) {

@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::IoSlice;
 use rustix::thread::CpuSet;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -157,22 +157,33 @@ impl Session {
     }
 
     /// Waits until the session has ended and all workers are done.
-    pub fn wait(mut self) -> End {
+    pub fn wait(self) -> End {
+        self.wait_by(until_readable)
+    }
+
+    /// The same, where `idle` waits until one of some descriptors can be read, or less long: the thread may do something else meanwhile.
+    pub fn wait_by(mut self, mut idle: impl FnMut(&[BorrowedFd<'_>])) -> End {
+        while self.shared.ended().is_none() {
+            idle(&[self.over.as_fd()]);
+        }
         self.finish()
     }
 
     /// The same, and unmounts on SIGTERM, SIGINT or SIGHUP. While the mount is in use, it goes on
     /// serving; the second signal unmounts lazily and stops serving.
-    pub fn wait_or_signal(mut self, signals: &super::Signals) -> End {
+    pub fn wait_or_signal(self, signals: &super::Signals) -> End {
+        self.wait_or_signal_by(signals, until_readable)
+    }
+
+    /// The same, where `idle` waits as in [`Session::wait_by`].
+    pub fn wait_or_signal_by(
+        mut self,
+        signals: &super::Signals,
+        mut idle: impl FnMut(&[BorrowedFd<'_>]),
+    ) -> End {
         let mut asked = false;
         while self.shared.ended().is_none() {
-            let mut fds = [
-                PollFd::from_borrowed_fd(signals.fd(), PollFlags::IN),
-                PollFd::from_borrowed_fd(self.over.as_fd(), PollFlags::IN),
-            ];
-            if poll(&mut fds, None).is_err() {
-                continue;
-            }
+            idle(&[signals.fd(), self.over.as_fd()]);
             let Some(signal) = signals.take() else { continue };
             match self.unmount(false) {
                 Ok(()) => break,
@@ -229,6 +240,13 @@ impl Drop for Session {
         }
         self.finish();
     }
+}
+
+fn until_readable(fds: &[BorrowedFd<'_>]) {
+    let mut fds: Vec<_> =
+        fds.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
+    // After an interrupt the caller looks, and comes again.
+    let _ = poll(&mut fds, None);
 }
 
 fn join(workers: Vec<Worker>) {

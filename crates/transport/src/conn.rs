@@ -10,7 +10,7 @@ use crate::frame::{FrameReader, streamed_bulk_bytes};
 use crate::outbox::Outbox;
 use crate::remote::{RANGE_COUNT_MAX, REMOTE_BYTES_MIN, Slots, Ticket, append_trailer};
 use crate::stream::Stream;
-use env::{Env, Sleep};
+use env::{Env, Signal, Sleep};
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -109,6 +109,7 @@ struct Calling {
     pending: RefCell<HashMap<u64, Pending>>,
     serial_last: Cell<u64>,
     broken: RefCell<Option<Error>>,
+    ended: Signal,
     turn: RefCell<Option<Turn>>,
     /// Bytes of bulk that nobody wants.
     leftover: Cell<usize>,
@@ -131,6 +132,17 @@ struct Calling {
 /// A connection to an engine. Clones are the same one; it closes when the last is dropped.
 #[derive(Clone)]
 pub struct Conn(Rc<Handle>);
+
+/// Of a connection: whether it has ended.
+#[derive(Clone)]
+pub struct Ending(Rc<Calling>);
+
+impl Ending {
+    /// Ends when the connection has.
+    pub async fn over(&self) {
+        self.0.ended.until(|| self.0.broken.borrow().is_some()).await;
+    }
+}
 
 /// Closes the connection when the last [`Conn`] goes, while its tasks keep the rest.
 struct Handle(Rc<Calling>);
@@ -158,6 +170,7 @@ impl Conn {
             pending: RefCell::default(),
             serial_last: Cell::new(0),
             broken: RefCell::default(),
+            ended: Signal::default(),
             turn: RefCell::default(),
             leftover: Cell::new(0),
             reader: RefCell::default(),
@@ -188,6 +201,11 @@ impl Conn {
     /// True when both are the same connection.
     pub fn is_same(&self, other: &Conn) -> bool {
         Rc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// Tells when the connection ends, without keeping it from that.
+    pub fn ending(&self) -> Ending {
+        Ending(self.0.0.clone())
     }
 
     /// Ends the connection; pending calls fail with `Closed`.
@@ -402,6 +420,7 @@ impl Calling {
             return;
         }
         self.broken.replace(Some(error.clone()));
+        self.ended.notify();
         self.stream.close();
         self.outbox.fail(error.clone());
         let mut wakers = Vec::new();

@@ -44,7 +44,7 @@ mod stream;
 
 pub use accept::{Acceptor, Handoff, HelloInfo, Incomer};
 pub use address::Address;
-pub use conn::{Answer, Arrivals, Call, Conn};
+pub use conn::{Answer, Arrivals, Call, Conn, Ending};
 pub use dial::{Dial, connect, is_heard, is_refused};
 pub use for_job::{current_job, for_job};
 pub use ledger::{Ledger, MESSAGE_BYTES_MAX_DEFAULT};

@@ -5,6 +5,36 @@ use super::{Edit, Mutant, Test, cluster};
 
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
+        name: "handles-that-are-lost",
+        what: "a handle that ended with its connection is not asked for again",
+        edits: &[Edit {
+            path: "crates/client/src/held.rs",
+            from: "            match self.reopen().await {\n",
+            to: "            if !self.handle.is_released.get() {\n                return;\n            }\n            match self.reopen().await {\n",
+        }],
+        found_by: cluster("users::who_has_a_container_open_is_known_after_a_restart"),
+    },
+    Mutant {
+        name: "callers-that-are-not-hung-up-on",
+        what: "an engine leaves its callers in the belief that the control service knows their handles",
+        edits: &[Edit {
+            path: "crates/engine/src/control_host.rs",
+            from: "                Either::Right(_) => break,\n            };\n            match received {\n",
+            to: "                Either::Right(_) => std::future::pending().await,\n            };\n            match received {\n",
+        }],
+        found_by: cluster("users::who_has_a_container_open_is_known_after_a_restart"),
+    },
+    Mutant {
+        name: "one-connection-for-each-of-two",
+        what: "an engine makes two connections to the holder of the control service for a caller, and drops one with its handle",
+        edits: &[Edit {
+            path: "crates/engine/src/office.rs",
+            from: "        if let Some(open) = self.open_upstream(to) {\n            return open;\n        }\n        self.upstream",
+            to: "        self.upstream",
+        }],
+        found_by: cluster("users::who_has_a_container_open_is_known_after_a_restart"),
+    },
+    Mutant {
         name: "room-of-who-led",
         what: "who asks for room waits for the one who led when he began",
         edits: &[Edit {

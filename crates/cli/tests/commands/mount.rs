@@ -163,6 +163,36 @@ fn what_cannot_be_mounted_is_said_with_what_to_do() {
     assert!(Path::new(full).join("x").exists());
 }
 
+/// The engine with the catalog keeps who has what open in memory. After it was killed, a container was destroyed under a mount, and checked as if nobody used it.
+#[test]
+fn a_mounted_container_is_known_after_restarts() {
+    if !can_mount() {
+        return;
+    }
+    let system = System::up(2, 1);
+    system.ok(&["pool", "create", "tank", "--size", "256MiB"]);
+    system.ok(&["cont", "create", "tank", "home"]);
+    let point = Point::make(&system, "mnt");
+    system.ok(&["mount", "azk://tank/home", point.str()]);
+    let handles = || system.json(&["cont", "query", "tank", "home"])["handles"].as_u64().unwrap();
+    assert_eq!(handles(), 1);
+    for engine in ["engine0", "engine1"] {
+        let file = system.dir().join(engine).join("engine.pid");
+        let text = fs::read_to_string(file).unwrap();
+        let pid: i32 = text.split_whitespace().next().unwrap().parse().unwrap();
+        let pid = rustix::process::Pid::from_raw(pid).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+        system.ok(&["up", "--engines", "2", "--targets", "1"]);
+        system.fails(7, &["open handles"], &["cont", "destroy", "tank", "home"]);
+        system.fails(7, &["alone"], &["fs", "check", "azk://tank/home"]);
+        eventually("its handle is counted, once", || handles() == 1);
+        fs::write(point.0.join(engine), "goes on").unwrap();
+    }
+    system.ok(&["umount", point.str()]);
+    eventually("nobody has it open", || handles() == 0);
+    system.ok(&["cont", "destroy", "tank", "home"]);
+}
+
 #[test]
 fn a_killed_server_leaves_what_umount_clears_and_holds_nothing() {
     if !can_mount() {

@@ -234,10 +234,14 @@ impl Service {
         pool: &Name,
         cont: &Name,
         ask: ContAsk,
+        orders: &dyn Targets,
     ) -> Result<ControlReply> {
         let pool = self.ready_pool(pool).await?.record;
         let cont = self.ready_cont(&pool, cont).await?.record;
         let owner = Owner::Cont(pool.id, cont.id);
+        if ask.mode == OpenMode::Exclusive && ask.evict == Evict::Nobody {
+            self.until_handles_are_back(owner, orders).await;
+        }
         let ContAsk { mode, evict, user, leaves_times } = ask;
         let is_quiet = leaves_times && mode == OpenMode::ReadOnly;
         let who = Opener { session, user, evict, is_quiet };
@@ -278,6 +282,9 @@ impl Service {
             }
             if cont.record.stage == StageDf::Destroying {
                 break (pool, cont.record.id, label);
+            }
+            if !force {
+                self.until_handles_are_back(owner, orders).await;
             }
             let _closing = self.handles.begin_close(owner, force, &label)?;
             cont.record.stage = StageDf::Destroying;

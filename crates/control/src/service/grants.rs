@@ -56,6 +56,11 @@ impl Grants {
         self.until.borrow().get(&target).map_or(of_earlier, |until| of_earlier.max(*until))
     }
 
+    /// When the service began, if that is known.
+    pub fn begun(&self) -> Option<Duration> {
+        self.begun.get()
+    }
+
     fn least_of(&self, pool: PoolId) -> u32 {
         self.least
             .borrow()

@@ -1,7 +1,8 @@
 //! Open handles: who uses a pool or container now.
 //!
 //! Handles live in memory only. They belong to a session (a caller's connection) and end with
-//! it, so a restart of the service, which breaks all connections, forgets nothing it should keep.
+//! it. When the service begins anew, or elsewhere, engines end the connections, and clients ask for
+//! their handles again on the next ones; see `grace`.
 //!
 //! Invariant: while an [`Closing`] mark is out for something, no handle on it can be opened. A
 //! destroyer takes the mark, which fails while there are handles, and keeps it until its intent is
@@ -170,6 +171,11 @@ impl Handles {
     /// Handles on exactly this.
     pub fn count(&self, owner: Owner) -> u64 {
         self.0.borrow().open.values().filter(|handle| handle.owner == owner).count() as u64
+    }
+
+    /// True when there are some on this, or on something in it.
+    pub fn are_on(&self, owner: Owner) -> bool {
+        self.0.borrow().open.values().any(|handle| owner.covers(handle.owner))
     }
 
     /// Keeps handles from being opened on `owner` and all in it. Unless `force`, `Busy` while

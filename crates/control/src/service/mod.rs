@@ -12,6 +12,7 @@ mod cont;
 mod copy;
 mod drain;
 mod extend;
+mod grace;
 mod grants;
 mod handles;
 mod join;
@@ -63,6 +64,7 @@ pub struct Service {
     wall_ns: Rc<dyn Fn() -> u64>,
     random: Rc<dyn Fn() -> u64>,
     handles: Handles,
+    made: grace::Made,
     /// What is being created by a request that is still running.
     under_way: Rc<RefCell<HashSet<Owner>>>,
     /// Containers whose snapshots are being changed.
@@ -110,6 +112,7 @@ impl Service {
             wall_ns,
             random,
             handles,
+            made: grace::Made::default(),
             under_way: Rc::default(),
             turns: snaps::Turns::default(),
             returning: stores::Returning::default(),
@@ -201,7 +204,7 @@ impl Service {
             R::PoolList => self.pool_list().await,
             R::PoolQuery(pool) => self.pool_query(&pool).await,
             R::PoolDestroy { pool, force } => self.pool_destroy(&pool, force, orders).await,
-            R::PoolOpen { pool, mode } => self.pool_open(session, &pool, mode).await,
+            R::PoolOpen { pool, mode } => self.pool_open(session, &pool, mode, orders).await,
             R::PoolClose { handle } => self.close(session, handle, true),
             R::PoolMap(pool) => self.pool_map(pool).await,
             R::PoolResetTarget { pool, target } => {
@@ -216,7 +219,9 @@ impl Service {
             R::ContDestroy { pool, cont, force } => {
                 self.cont_destroy(&pool, &cont, force, orders).await
             }
-            R::ContOpen { pool, cont, ask } => self.cont_open(session, &pool, &cont, ask).await,
+            R::ContOpen { pool, cont, ask } => {
+                self.cont_open(session, &pool, &cont, ask, orders).await
+            }
             R::ContClose { handle } => self.close(session, handle, false),
             R::AllocOids { pool, cont, count } => self.alloc_oids(pool, cont, count).await,
             R::SetProps { subject, props } => self.set_props(&subject, &props, orders).await,
@@ -320,6 +325,7 @@ impl Service {
 
     fn begin(&self, owner: Owner) -> UnderWay {
         self.under_way.borrow_mut().insert(owner);
+        self.note_made(owner);
         UnderWay { set: self.under_way.clone(), owner }
     }
 

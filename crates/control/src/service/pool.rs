@@ -232,8 +232,12 @@ impl Service {
         session: SessionId,
         name: &Name,
         mode: OpenMode,
+        orders: &dyn Targets,
     ) -> Result<ControlReply> {
         let pool = self.ready_pool(name).await?.record;
+        if mode == OpenMode::Exclusive {
+            self.until_handles_are_back(Owner::Pool(pool.id), orders).await;
+        }
         let who = Opener { session, user: 0, evict: Evict::Nobody, is_quiet: true };
         let handle = self.handles.open(who, Owner::Pool(pool.id), mode, &pool.name())?;
         // Registered first, looked at second: see `handles`.
@@ -266,6 +270,9 @@ impl Service {
             }
             if pool.record.stage == StageDf::Destroying {
                 break (pool.record, label);
+            }
+            if !force {
+                self.until_handles_are_back(Owner::Pool(id), orders).await;
             }
             let _closing = self.handles.begin_close(Owner::Pool(id), force, &label)?;
             let cont_count = self.cont_count(id).await?;

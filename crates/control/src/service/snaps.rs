@@ -328,6 +328,9 @@ impl Service {
         let (pool, cont) = self.find_both(pool, cont).await?;
         let (pool_id, id, label) = (pool.id, cont.id, cont.name());
         let _turn = self.turns.take((pool_id, id), &label)?;
+        if !force {
+            self.until_handles_are_back(Owner::Cont(pool_id, id), orders).await;
+        }
         let _closing = self.handles.begin_close(Owner::Cont(pool_id, id), force, &label)?;
         self.change_snaps(pool_id, id, |snaps| {
             let to = snaps.snapshots[snaps.find(which, &label)?].epoch;

@@ -1,6 +1,7 @@
 //! Handles: modes that exclude each other, sessions that end.
 
 use crate::fake::{System, destroy_cont, destroy_pool, label};
+use std::time::Duration;
 use types::Code;
 use wire::control::{ContAsk, ControlReply, ControlRequest as R, Evict, OpenMode};
 
@@ -136,6 +137,62 @@ fn handles_of_an_earlier_run_are_not_taken_for_new_ones() {
         system.fails(R::PoolClose { handle: old }, "not an open pool handle"),
         Code::BadHandle
     );
+}
+
+/// Who has it open is not known when the service begins. Whoever wants it for himself waits until all would have said so, unless somebody has, or it was
+/// made since.
+#[test]
+fn who_wants_something_alone_waits_for_those_who_come_back() {
+    let grace_time = Duration::from_secs(5);
+    let rollback = || R::Rollback {
+        pool: label("tank"),
+        cont: label("home"),
+        snap: wire::control::SnapName::Name("none".into()),
+        force: false,
+    };
+    let wants = [
+        open_pool(OpenMode::Exclusive),
+        open_cont(OpenMode::Exclusive),
+        rollback(),
+        destroy_cont("tank", "home", false),
+        destroy_pool("tank", false),
+    ];
+    let new = |begun: Duration| {
+        let system = system().restarted();
+        system.targets.now.set(begun);
+        system.service.begins(begun);
+        system
+    };
+    let begun = Duration::from_secs(100);
+    for want in wants {
+        let system = new(begun);
+        let _ = system.run(want.clone());
+        assert_eq!(system.targets.now.get(), begun + grace_time, "{want:?}");
+        // Somebody has said so.
+        let system = new(begun);
+        system.run(open_pool(RW)).unwrap();
+        system.run(open_cont(RW)).unwrap();
+        assert_eq!(system.fails(want.clone(), "open handles"), Code::Busy);
+        assert_eq!(system.targets.now.get(), begun, "{want:?}");
+        // Nobody can have it from before.
+        let system = new(begun);
+        system.pool("own");
+        system.cont("own", "home");
+        system.cont("tank", "own");
+        system.run(destroy_cont("tank", "own", false)).unwrap();
+        system.run(destroy_cont("own", "home", false)).unwrap();
+        system.run(destroy_pool("own", false)).unwrap();
+        // With force, and for who shares it, there is nothing to wait for.
+        system.run(open_cont(RW)).unwrap();
+        system.run(destroy_cont("tank", "home", true)).unwrap();
+        system.run(destroy_pool("tank", true)).unwrap();
+        assert_eq!(system.targets.now.get(), begun, "{want:?}");
+        // Nor later.
+        let system = new(begun);
+        system.targets.now.set(begun + grace_time);
+        let _ = system.run(want.clone());
+        assert_eq!(system.targets.now.get(), begun + grace_time, "{want:?}");
+    }
 }
 
 /// A handle that is evicted counts for nothing any more, and only those of the same user on the same

@@ -26,8 +26,9 @@ const SHARDS: usize = 64;
 /// In [`Version`]: when this mount wrote it; the engines' time of that is not known.
 const OWN_TIME: i64 = i64::MIN;
 
-/// Nodes of files that got another one are numbered from here: there are no objects with such numbers.
-const RENEWED_FROM: u64 = 1 << 63;
+/// Nodes of files that got another one are numbered from here: the catalog counts objects from 1, and numbers that are given out without it have the
+/// highest bit.
+const RENEWED_FROM: u64 = 1 << 62;
 
 /// The size and the mtime of a file that the kernel has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

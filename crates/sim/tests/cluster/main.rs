@@ -57,4 +57,5 @@ mod tiers;
 mod unnamed;
 mod unreadable;
 mod unsettled;
+mod users;
 mod walks;
