@@ -172,7 +172,10 @@ impl Target {
         if self.is_done_with(ctx) {
             return Err(Error::new(Code::Closed, "this part of the pool is not served any more"));
         }
-        // From here to the claim no await: what finds no room later holds up others.
+        // From here to the claim no await: what finds no room later holds up others, and who rolls back after it does so as the others do.
+        if ctx.joining.has_rolled_alone() {
+            return Err(Error::new(Code::Busy, "a container was rolled back meanwhile"));
+        }
         if ctx.joining.misses_something(self.env.now()) {
             return Err(no_room());
         }

@@ -38,6 +38,8 @@ pub(crate) struct Joining {
     told: Cell<u32>,
     /// The map under which it may have: from then on nothing must be missed.
     claimed: Cell<u32>,
+    /// Since this try began a container was rolled back at an epoch of this target's own: what was compared before differs now.
+    has_rolled_alone: Cell<bool>,
     stat: Cell<CatchUpStat>,
     /// When it began, and when this try began to compare keys.
     begun: Cell<Option<Duration>>,
@@ -74,6 +76,7 @@ impl Joining {
     pub fn begin_try(&self, now: Duration) {
         self.is_full.set(false);
         self.untold_by.set(None);
+        self.has_rolled_alone.set(false);
         self.begun.set(self.begun.get().or(Some(now)));
         self.try_begun.set(None);
     }
@@ -113,6 +116,17 @@ impl Joining {
     /// From now on this target misses nothing under this map; 0: it may.
     pub fn claim_under(&self, map_version: u32) {
         self.claimed.set(map_version);
+    }
+
+    /// A container is rolled back here at an epoch of this target's own. This try does not end well: all of it is to be compared afterwards.
+    pub fn note_rolled_alone(&self) {
+        self.has_rolled_alone.set(true);
+        self.page_waits.interrupt();
+    }
+
+    /// See [`Joining::note_rolled_alone`].
+    pub fn has_rolled_alone(&self) -> bool {
+        self.has_rolled_alone.get()
     }
 
     /// What it has got so far.

@@ -181,8 +181,15 @@ impl Target {
         let own = self.tick(ctx);
         let map = ctx.map()?;
         let is_whole = placement::is_live(self.id, &map) && !ctx.is_unsure();
+        // Nobody compares it any more: the control service may count it as whole already, by a map that is not here yet.
+        let has_claimed = !ctx.joining.may_miss(ctx);
+        if !has_claimed {
+            ctx.joining.note_rolled_alone();
+        }
         let has_all = |unit: Unit| {
-            is_whole && self.is_member(&map, unit) && !ctx.suspects.has_any_of(cont, unit)
+            let is_whole_of = (is_whole && self.is_member(&map, unit))
+                || (has_claimed && self.catches_up_with(&map, unit));
+            is_whole_of && !ctx.suspects.has_any_of(cont, unit)
         };
         let epoch_of = |unit| epoch.filter(|_| has_all(unit)).unwrap_or(own);
         ctx.shard.roll_back(cont, to, &epoch_of).await

@@ -70,6 +70,18 @@ pub(super) const MUTANTS: &[Mutant] = &[
         found_by: cluster("snapshots::what_is_on_its_way_to_members_is_rolled_back_with_the_rest"),
     },
     Mutant {
+        name: "whole-and-in-its-own-time",
+        what: "a target that has told that it misses nothing rolls back at an epoch of its own",
+        edits: &[Edit {
+            path: "crates/engine/src/versions.rs",
+            from: "(has_claimed && self.catches_up_with(&map, unit))",
+            to: "(!has_claimed && has_claimed && self.catches_up_with(&map, unit))",
+        }],
+        found_by: cluster(
+            "snapshots::who_has_told_that_it_misses_nothing_is_rolled_back_as_the_others_are",
+        ),
+    },
+    Mutant {
         name: "gone-and-as-new-as-there",
         what: "a key that only snapshots see is as new as one that gave way there to what was removed later",
         edits: &[Edit {

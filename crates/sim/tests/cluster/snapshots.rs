@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use transport::SimNet;
 use types::{ContLayout, ContProps, Durability, Epoch, ObjType, Result, TargetId};
-use wire::control::{Name, OpenMode, SnapName};
+use wire::control::{ControlRequest, Name, OpenMode, SnapName, TargetAim};
 use wire::map::{PoolMap, TargetState};
 use wire::obj::Cond;
 
@@ -438,6 +438,76 @@ fn snapshots_and_rollbacks_do_not_wait_for_who_is_away() {
             check(&cont.at_epoch(second.epoch), &shown, "the snapshot after that").await;
             let all = (0..40).map(|key| (key, 1)).collect();
             check(&cont.at_epoch(first.epoch), &all, "the first one").await;
+        });
+    }
+}
+
+/// A target has told that it misses nothing, of what it was away for or of groups that it joins, and nobody compares it any more. By its map it was not whole yet, so it went back at an
+/// epoch of its own, and became a member by the next map: other members had other epochs for ever (seed 42941 of all trouble).
+#[test]
+fn who_has_told_that_it_misses_nothing_is_rolled_back_as_the_others_are() {
+    for seed in seeds(30) {
+        let cluster = Cluster::start(ClusterSpec { seed, engines: 5, targets: 1 }).unwrap();
+        cluster.block_on(async {
+            let setup = cluster.client("setup");
+            let made = cluster.container(&setup, Durability::Wal, ContLayout::Plain).await;
+            let cont = made.unwrap();
+            let env = cluster.world().node("judge");
+            let class = "RP_2G1".parse().unwrap();
+            let oids: Vec<_> = (0..24)
+                .map(|number| cont.generate_oid(ObjType::KvHashed, class, 0, number).unwrap())
+                .collect();
+            let put = async |key: &[u8], value: u64| {
+                for oid in &oids {
+                    let kv = KvObj { object: cont.object(*oid) };
+                    kv.put(None, Cond::NONE, key, &value.to_le_bytes()).await.unwrap();
+                }
+            };
+            let compare = async |context: &str| {
+                assert_eq!(sim::members::await_whole(&setup).await.unwrap(), None, "seed {seed}");
+                for oid in &oids {
+                    let differs = sim::members::difference(&setup, &cont, *oid).await.unwrap();
+                    assert_eq!(differs, None, "seed {seed}: {context}");
+                }
+            };
+            put(b"kept", 1).await;
+            put(b"changed", 1).await;
+            let snapshot = cont.pool().snap_create(&cont_name(), "").await.unwrap();
+            let back = SnapName::Epoch(snapshot.epoch);
+            // One has joined its groups, another one cannot yet.
+            put(b"changed", 2).await;
+            let net = SimNet::of(cluster.world());
+            net.cut("e2", "e3");
+            let aim = async |aim: TargetAim| {
+                let (pool, targets) = (Name::Label("p".into()), vec![TargetId(4)]);
+                setup.control(&ControlRequest::PoolAim { pool, targets, aim }).await.unwrap();
+            };
+            aim(TargetAim::Drain).await;
+            env.sleep(Duration::from_millis(700 + env.random_u64() % 300)).await;
+            cont.pool().roll_back(&cont_name(), &back, true).await.unwrap();
+            net.heal("e2", "e3");
+            let has_left = |map: &PoolMap| !map.outs.is_empty() && map.next.is_none();
+            assert_eq!(sim::members::await_map(&setup, has_left).await.unwrap(), None);
+            for oid in &oids {
+                let differs = sim::members::difference(&setup, &cont, *oid).await.unwrap();
+                assert_eq!(differs, None, "seed {seed}: joined");
+            }
+            aim(TargetAim::Serve).await;
+            compare("back in its places").await;
+            // One has caught up.
+            for round in 0..4 {
+                put(b"changed", 10 + round).await;
+                cluster.kill_engine(2);
+                cluster.start_engine(2).await.unwrap();
+                env.sleep(Duration::from_millis(env.random_u64() % 60)).await;
+                let mut tries = 0;
+                while let Err(error) = cont.pool().roll_back(&cont_name(), &back, true).await {
+                    tries += 1;
+                    assert!(tries < 100, "seed {seed}: {error}");
+                    env.sleep(Duration::from_millis(100)).await;
+                }
+                compare("caught up").await;
+            }
         });
     }
 }
