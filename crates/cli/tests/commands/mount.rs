@@ -189,7 +189,7 @@ fn a_mounted_container_is_known_after_restarts() {
         fs::write(point.0.join(engine), "goes on").unwrap();
     }
     system.ok(&["umount", point.str()]);
-    eventually("nobody has it open", || handles() == 0);
+    // `umount` is over before the process behind it has ended.
     system.ok(&["cont", "destroy", "tank", "home"]);
 }
 

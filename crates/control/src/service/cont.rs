@@ -240,7 +240,7 @@ impl Service {
         let cont = self.ready_cont(&pool, cont).await?.record;
         let owner = Owner::Cont(pool.id, cont.id);
         if ask.mode == OpenMode::Exclusive && ask.evict == Evict::Nobody {
-            self.until_handles_are_back(owner, orders).await;
+            self.until_alone(owner, orders).await;
         }
         let ContAsk { mode, evict, user, leaves_times } = ask;
         let is_quiet = leaves_times && mode == OpenMode::ReadOnly;
@@ -284,7 +284,7 @@ impl Service {
                 break (pool, cont.record.id, label);
             }
             if !force {
-                self.until_handles_are_back(owner, orders).await;
+                self.until_alone(owner, orders).await;
             }
             let _closing = self.handles.begin_close(owner, force, &label)?;
             cont.record.stage = StageDf::Destroying;

@@ -1,7 +1,7 @@
-//! The time in which clients come back that had something open with the control service of before.
+//! Times in which clients come and go: whoever wants a pool or a container for himself waits for both.
 //!
 //! Handles are in memory. A service that begins knows of none, and the clients that have some ask for theirs again as soon as they notice
-//! (`client`'s `held` module). Whoever wants a pool or a container for himself is kept waiting until then.
+//! (`client`'s `held` module). Those who have gone are noticed a moment later: `umount` is over before the process behind it has ended.
 //!
 //! Not proof against a client that is cut off for longer, or that stands still: it is as if it had gone.
 
@@ -14,6 +14,9 @@ use types::map::HashSet;
 
 /// How long clients may take: the engines that they ask look each two seconds whether the catalog is back.
 const GRACE_TIME: Duration = Duration::from_secs(5);
+
+/// How long those who have it open may take to be gone.
+const LEAVE_TIME: Duration = Duration::from_secs(1);
 
 /// How often it is looked whether somebody has it open.
 const LOOK_PAUSE: Duration = Duration::from_millis(50);
@@ -39,8 +42,16 @@ impl Service {
         made.insert(owner);
     }
 
-    /// Ends when those who have it open would have said so.
-    pub(super) async fn until_handles_are_back(&self, owner: Owner, orders: &dyn Targets) {
+    /// Ends when those who have it open would have said so, and those who are about to go have gone.
+    pub(super) async fn until_alone(&self, owner: Owner, orders: &dyn Targets) {
+        self.until_handles_are_back(owner, orders).await;
+        let end = orders.now() + LEAVE_TIME;
+        while self.handles.are_on(owner) && orders.now() < end {
+            orders.until(end.min(orders.now() + LOOK_PAUSE)).await;
+        }
+    }
+
+    async fn until_handles_are_back(&self, owner: Owner, orders: &dyn Targets) {
         let Some(end) = self.grace_end() else { return };
         let is_made_here = self.made.0.borrow().contains(&owner);
         while !is_made_here && !self.handles.are_on(owner) && orders.now() < end {

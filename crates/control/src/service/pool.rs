@@ -236,7 +236,7 @@ impl Service {
     ) -> Result<ControlReply> {
         let pool = self.ready_pool(name).await?.record;
         if mode == OpenMode::Exclusive {
-            self.until_handles_are_back(Owner::Pool(pool.id), orders).await;
+            self.until_alone(Owner::Pool(pool.id), orders).await;
         }
         let who = Opener { session, user: 0, evict: Evict::Nobody, is_quiet: true };
         let handle = self.handles.open(who, Owner::Pool(pool.id), mode, &pool.name())?;
@@ -272,7 +272,7 @@ impl Service {
                 break (pool.record, label);
             }
             if !force {
-                self.until_handles_are_back(Owner::Pool(id), orders).await;
+                self.until_alone(Owner::Pool(id), orders).await;
             }
             let _closing = self.handles.begin_close(Owner::Pool(id), force, &label)?;
             let cont_count = self.cont_count(id).await?;

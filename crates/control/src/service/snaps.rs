@@ -329,7 +329,7 @@ impl Service {
         let (pool_id, id, label) = (pool.id, cont.id, cont.name());
         let _turn = self.turns.take((pool_id, id), &label)?;
         if !force {
-            self.until_handles_are_back(Owner::Cont(pool_id, id), orders).await;
+            self.until_alone(Owner::Cont(pool_id, id), orders).await;
         }
         let _closing = self.handles.begin_close(Owner::Cont(pool_id, id), force, &label)?;
         self.change_snaps(pool_id, id, |snaps| {
