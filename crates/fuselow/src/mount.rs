@@ -289,7 +289,7 @@ impl Mounted {
 
 /// Unmounts a directory, whoever serves it.
 ///
-/// Errors: `Busy` when in use and not `lazy`; `Inval` when nothing is mounted there; `NoPerm`.
+/// Errors: `Busy` when in use and not `lazy`; `NonExist` when nothing is mounted there; `NoPerm`.
 pub fn unmount(path: &Path, lazy: bool) -> Result<()> {
     unmount_path(path, rustix::process::geteuid().is_root(), lazy)
 }
@@ -301,7 +301,8 @@ fn unmount_path(path: &Path, privileged: bool, lazy: bool) -> Result<()> {
         flags.set(UnmountFlags::DETACH, lazy);
         return rustix::mount::unmount(path, flags).map_err(|error| match error {
             rustix::io::Errno::BUSY => busy(path),
-            rustix::io::Errno::INVAL => Error::inval(format!("nothing is mounted on {shown}")),
+            rustix::io::Errno::INVAL => nothing_there(path),
+            rustix::io::Errno::NOENT => missing(path),
             rustix::io::Errno::PERM => {
                 Error::new(Code::NoPerm, format!("unmounting {shown} needs root"))
             }
@@ -325,7 +326,23 @@ fn unmount_path(path: &Path, privileged: bool, lazy: bool) -> Result<()> {
     if said.contains("busy") {
         return Err(busy(path));
     }
+    let looked = std::fs::symlink_metadata(path);
+    if looked.is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
+        return Err(missing(path));
+    }
+    // Two releases of the helper, two ways to say it.
+    if said.contains("not found in") || said.contains("not mounted") {
+        return Err(nothing_there(path));
+    }
     Err(Error::new(Code::NoPerm, format!("unmounting {shown}: {}", said.trim())))
+}
+
+fn nothing_there(path: &Path) -> Error {
+    Error::new(Code::NonExist, format!("nothing is mounted on {}", path.display()))
+}
+
+fn missing(path: &Path) -> Error {
+    Error::new(Code::NonExist, format!("{} does not exist", path.display()))
 }
 
 fn busy(path: &Path) -> Error {

@@ -138,6 +138,7 @@ pub fn mv(session: &Session, args: &MvArgs) -> Outcome {
         } else {
             target.path.clone()
         };
+        remote.stat(&source.path, false)?;
         let flags = match (args.no_clobber, args.exchange) {
             (true, _) => RenameFlags::NOREPLACE,
             (_, true) => RenameFlags::EXCHANGE,
@@ -202,6 +203,7 @@ pub fn ln(session: &Session, args: &LnArgs) -> Outcome {
             remote.wait(&link.path, remote.sys.symlink(target, &link.path))?;
         }
         Some(source) => {
+            remote.stat(&source.path, false)?;
             remote
                 .wait(&link.path, remote.sys.link(&source.path, &link.path))
                 .map_err(|error| error.context(format!("linking {source}")))?;

@@ -53,8 +53,30 @@ impl Remote {
         self.sys.fs()
     }
 
-    /// Runs an operation on `path` to its end; an error names the path.
+    /// Runs an operation on `path` to its end; an error names the path, and which directory above it is missing.
     pub fn wait<T>(&self, path: &[u8], operation: impl Future<Output = Result<T>>) -> Result<T> {
+        let done = self.run(path, operation);
+        if done.as_ref().is_err_and(|error| error.code == Code::NonExist)
+            && let Some(missing) = self.missing_above(path)
+        {
+            let text = format!("{}: {} does not exist", self.name(path), self.name(&missing));
+            return Err(Error::new(Code::NonExist, text));
+        }
+        done
+    }
+
+    /// The first directory on the way to `path` that is not there.
+    fn missing_above(&self, path: &[u8]) -> Option<Vec<u8>> {
+        let ends = path.iter().enumerate().skip(1).filter(|(_, byte)| **byte == b'/');
+        ends.map(|(end, _)| &path[..end])
+            .find(|above| {
+                let looked = self.client.block_on(self.sys.stat(above));
+                looked.is_err_and(|error| error.code == Code::NonExist)
+            })
+            .map(<[u8]>::to_vec)
+    }
+
+    fn run<T>(&self, path: &[u8], operation: impl Future<Output = Result<T>>) -> Result<T> {
         self.client.block_on(operation).map_err(|error| match error.code {
             // The longest name is not something to look up in a manual.
             Code::NameTooLong if error.text.is_empty() => Error::new(
@@ -83,8 +105,8 @@ impl Remote {
     /// Attributes; with `follow`, of what a symbolic link leads to.
     pub fn stat(&self, path: &[u8], follow: bool) -> Result<Stat> {
         match follow {
-            true => self.wait(path, self.sys.stat(path)),
-            false => self.wait(path, self.sys.lstat(path)),
+            true => self.run(path, self.sys.stat(path)),
+            false => self.run(path, self.sys.lstat(path)),
         }
     }
 

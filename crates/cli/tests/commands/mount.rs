@@ -139,6 +139,8 @@ fn what_cannot_be_mounted_is_said_with_what_to_do() {
     system.fails(2, &["not an azk:// URL"], &mount("tank/home", point.str()));
     let missing = system.path("missing");
     system.fails(3, &["make the directory"], &mount("azk://tank/home", missing.to_str().unwrap()));
+    system.fails(3, &["does not exist"], &["umount", missing.to_str().unwrap()]);
+    system.fails(3, &["nothing is mounted"], &["umount", point.str()]);
     let file = system.path("file");
     fs::write(&file, "").unwrap();
     system.fails(1, &["not a directory"], &mount("azk://tank/home", file.to_str().unwrap()));
