@@ -20,6 +20,8 @@ use wire::control::{ControlReply, ControlRequest};
 /// In place of a handle: the control service does not know of this one.
 const HANDLE_NONE: u64 = 0;
 
+/// Clients that have lost their handles together ask within this time.
+const SPREAD_TIME: Duration = Duration::from_millis(200);
 /// Pauses before a handle is asked for again: the first, and where doubling ends.
 const AGAIN_PAUSE: Duration = Duration::from_millis(50);
 const AGAIN_PAUSE_MAX: Duration = Duration::from_secs(2);
@@ -87,6 +89,10 @@ impl Keeper {
     async fn reopen(&self) -> Option<Ending> {
         let mut pause = AGAIN_PAUSE;
         let mut busy_since = None;
+        // A thousand others have lost theirs in the same moment.
+        let env = self.client.upgrade()?.env().clone();
+        let spread = Duration::from_nanos(env.random_u64() % SPREAD_TIME.as_nanos() as u64);
+        env.sleep(spread).await;
         loop {
             // Nobody is kept from ending by this.
             let client = self.client.upgrade().filter(|_| !self.handle.is_released.get())?;
@@ -113,7 +119,6 @@ impl Keeper {
                     return None;
                 }
             }
-            let env = client.env().clone();
             drop(client);
             env.sleep(pause).await;
             pause = (2 * pause).min(AGAIN_PAUSE_MAX);

@@ -464,7 +464,11 @@ impl ControlHost {
             match received {
                 Ok(Some(incoming)) => {
                     let (host, seat) = (self.clone(), seat.clone());
-                    self.env.spawn(async move { host.answer(session, &seat, incoming).await });
+                    let under_way = seat.given().begin();
+                    self.env.spawn(async move {
+                        host.answer(session, &seat, incoming).await;
+                        drop(under_way);
+                    });
                 }
                 Ok(None) => break,
                 Err(error) => {
@@ -481,7 +485,6 @@ impl ControlHost {
     }
 
     async fn answer(self: Rc<Self>, session: SessionId, seat: &Seat, incoming: Incoming) {
-        let _under_way = seat.given().begin();
         let outcome = self.respond(session, seat, &incoming).await;
         let body = match outcome {
             Ok(body) => body,

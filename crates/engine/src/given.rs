@@ -41,9 +41,9 @@ pub(crate) struct Given {
 }
 
 /// A request that is being answered.
-pub(crate) struct UnderWay<'a>(&'a Given);
+pub(crate) struct UnderWay(Rc<Given>);
 
-impl Drop for UnderWay<'_> {
+impl Drop for UnderWay {
     fn drop(&mut self) {
         self.0.under_way.set(self.0.under_way.get() - 1);
         self.0.changed.notify();
@@ -52,9 +52,9 @@ impl Drop for UnderWay<'_> {
 
 impl Given {
     /// A request is being answered until what is returned goes.
-    pub fn begin(&self) -> UnderWay<'_> {
+    pub fn begin(self: &Rc<Self>) -> UnderWay {
         self.under_way.set(self.under_way.get() + 1);
-        UnderWay(self)
+        UnderWay(self.clone())
     }
 
     /// A request was carried out: it may have opened a handle, which `giver` has given, or closed one.
@@ -123,7 +123,7 @@ mod tests {
         let pool = wire::control::Name::Label("tank".into());
         let open = ControlRequest::PoolOpen { pool, mode: wire::control::OpenMode::ReadWrite };
         let close = ControlRequest::PoolClose { handle: 1 };
-        let given = Given::default();
+        let given = Rc::new(Given::default());
         given.note(&ControlRequest::PoolList, || panic!("it gives nothing"));
         given.note(&open, || Some(Giver::Copy));
         given.note(&open, || panic!("one is enough"));

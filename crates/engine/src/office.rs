@@ -57,16 +57,16 @@ pub(crate) struct Seat {
     is_admin: bool,
     /// The connection upstream, and to whom if it is the holder.
     upstream: RefCell<Option<(Option<EngineInfo>, Conn)>>,
-    given: Given,
+    given: Rc<Given>,
 }
 
 impl Seat {
     pub fn new(is_passed_on: bool, is_admin: bool) -> Seat {
-        Seat { is_passed_on, is_admin, upstream: RefCell::default(), given: Given::default() }
+        Seat { is_passed_on, is_admin, upstream: RefCell::default(), given: Rc::default() }
     }
 
     /// Handles that the caller was given on its connection.
-    pub fn given(&self) -> &Given {
+    pub fn given(&self) -> &Rc<Given> {
         &self.given
     }
 
