@@ -23,7 +23,7 @@ impl Worker {
             let told = self.told(&inode, &stat);
             return Ok(Told { attr_ttl: ttl.saturating_sub(age), ..told });
         }
-        let stat = match self.has_hold(req, node) {
+        let stat = match self.has_hold(req, &inode) {
             true => self.dfs.ostat(&self.named(&inode)).await.map_err(Fault::of_node),
             false => self.stat(&inode).await,
         };

@@ -38,7 +38,7 @@ impl Worker {
             return Err(self.look_again(req, &inode));
         }
         let holder = match () {
-            () if self.take_hold(req, node) => Holder::Caller,
+            () if self.take_hold(req, &inode) => Holder::Caller,
             // The path may lead elsewhere by now: it is looked up first, unless it cannot. Who opens what a descriptor names comes here again.
             () if looked_again || obj.is_unlinked() => Holder::Any,
             () => Holder::Nobody,

@@ -13,7 +13,7 @@ use super::fault::{Answer, Fault};
 use super::table::Inode;
 use super::worker::Worker;
 use dfs::{Obj, OpenFlags, Stat};
-use fuselow::{NodeId, Request};
+use fuselow::Request;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -45,7 +45,7 @@ pub struct Replaced {
     /// Notes there are: what most look-ups look at.
     count: AtomicUsize,
     notes: Mutex<VecDeque<Note>>,
-    /// Nodes that are held, and for whom.
+    /// Objects that are held, and for whom.
     holds: Mutex<Vec<(u32, u64)>>,
     hold_count: AtomicUsize,
 }
@@ -167,13 +167,13 @@ impl Worker {
     }
 
     /// True when a file is held for the caller, who opens it now.
-    pub(super) fn take_hold(&self, req: &Request, node: NodeId) -> bool {
-        self.volume.replaced.end_hold((req.pid(), node.0))
+    pub(super) fn take_hold(&self, req: &Request, inode: &Inode) -> bool {
+        self.volume.replaced.end_hold((req.pid(), inode.number()))
     }
 
     /// The same while he only looks at it.
-    pub(super) fn has_hold(&self, req: &Request, node: NodeId) -> bool {
-        self.volume.replaced.has_hold((req.pid(), node.0))
+    pub(super) fn has_hold(&self, req: &Request, inode: &Inode) -> bool {
+        self.volume.replaced.has_hold((req.pid(), inode.number()))
     }
 }
 
