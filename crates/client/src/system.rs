@@ -46,7 +46,7 @@ impl SystemFile {
                     format!("no system at {} (start one with 'azekura up')", dir.display()),
                 )
             } else {
-                Error::io(format!("reading {}", path.display()), error)
+                Error::named_file(format!("reading {}", path.display()), error)
             }
         })?;
         serde_json::from_str(&text)
@@ -99,6 +99,13 @@ impl SystemAddress {
     pub fn parse(text: &str) -> Result<SystemAddress> {
         if let Some(addresses) = text.strip_prefix("tcp://") {
             let addresses = addresses.split(',').filter(|address| !address.is_empty());
+            let has_port = |address: &str| {
+                let cut = address.rsplit_once(':');
+                cut.is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
+            };
+            if let Some(wrong) = addresses.clone().find(|address| !has_port(address)) {
+                return Err(Error::inval(format!("'{wrong}' in '{text}' is not HOST:PORT")));
+            }
             return Ok(SystemAddress {
                 engines: addresses.map(|address| Address::Tcp(address.to_string())).collect(),
                 token: token_from_env()?,
@@ -141,8 +148,9 @@ fn token_from_env() -> Result<Vec<u8>> {
 }
 
 fn read_token(path: &Path) -> Result<Vec<u8>> {
-    let token = std::fs::read(path)
-        .map_err(|error| Error::io(format!("reading the token file {}", path.display()), error))?;
+    let token = std::fs::read(path).map_err(|error| {
+        Error::named_file(format!("reading the token file {}", path.display()), error)
+    })?;
     Ok(token.trim_ascii().to_vec())
 }
 
@@ -154,6 +162,10 @@ mod tests {
     fn addresses_parse_and_nonsense_is_named() {
         let tcp = SystemAddress::parse("tcp://10.0.0.1:7000").unwrap();
         assert!(matches!(&tcp.engines[..], [Address::Tcp(a)] if a == "10.0.0.1:7000"));
+        for wrong in ["tcp://10.0.0.1", "tcp://a:1,b", "tcp://a:http", "tcp://:1"] {
+            assert_eq!(SystemAddress::parse(wrong).unwrap_err().code, Code::Inval, "{wrong}");
+        }
+        assert!(SystemAddress::parse("tcp://[::1]:7000").is_ok());
         let three = SystemAddress::parse("tcp://a:1,b:2,c:3").unwrap();
         assert!(matches!(&three.engines[..], [_, Address::Tcp(b), _] if b == "b:2"));
         let unix = SystemAddress::parse("unix:/run/a.sock").unwrap();

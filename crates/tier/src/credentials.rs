@@ -110,7 +110,7 @@ impl Credentials {
 ///
 /// Errors: `Access` when others than its owner may read or write it.
 pub(crate) fn read_private(file: &Path, what: &str) -> Result<String> {
-    let named = |error| Error::io(format!("{what} '{}'", file.display()), error);
+    let named = |error| Error::named_file(format!("{what} '{}'", file.display()), error);
     let meta = std::fs::metadata(file).map_err(named)?;
     if meta.mode() & 0o077 != 0 {
         return Err(Error::new(

@@ -64,7 +64,7 @@ impl Key {
     pub fn make(file: &Path) -> Result<Key> {
         let mut bytes = [0; 32];
         SystemRandom::new().fill(&mut bytes).map_err(|_| no_randomness())?;
-        let failed = |error| Error::io(format!("'{}'", file.display()), error);
+        let failed = |error| Error::named_file(format!("'{}'", file.display()), error);
         let mut out = std::fs::OpenOptions::new()
             .write(true)
             .create_new(true)

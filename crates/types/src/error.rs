@@ -162,6 +162,17 @@ impl Error {
         Error::new(code, format!("{doing}: {error}"))
     }
 
+    /// The same of a file that a user names: one that is missing, may not be read or is there already is that, and no device that fails.
+    pub fn named_file(doing: impl fmt::Display, error: std::io::Error) -> Error {
+        let code = match error.kind() {
+            std::io::ErrorKind::NotFound => Code::NonExist,
+            std::io::ErrorKind::PermissionDenied => Code::Access,
+            std::io::ErrorKind::AlreadyExists => Code::Exist,
+            _ => return Error::io(doing, error),
+        };
+        Error::new(code, format!("{doing}: {error}"))
+    }
+
     /// The same error, saying in front what was being done.
     pub fn context(self, doing: impl fmt::Display) -> Error {
         let text = if self.text.is_empty() {

@@ -96,6 +96,10 @@ pub fn estimate(
 pub fn run(session: &Session, some: &SomeTargets, aim: TargetAim) -> Outcome {
     let info = super::info(session, &some.pool)?;
     let targets = some.of(&info)?;
+    if let Some(strange) = targets.iter().find(|id| info.map.target(**id).is_none()) {
+        let text = format!("target {} is not in pool '{}'", strange.0, info.label);
+        return Err(Error::new(Code::NonExist, text).into());
+    }
     let room = weigh(session, &info, &targets)?;
     let Room { used, free } = room;
     let serves = targets.iter().all(|id| {

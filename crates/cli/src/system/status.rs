@@ -103,7 +103,8 @@ pub fn run(session: &Session, _args: &StatusArgs) -> Outcome {
             let setup = system.require_setup()?;
             Some((system, setup))
         }
-        Err(_) => None,
+        // An address, or no place at all.
+        Err(_) => session.address().map(|_| None)?,
     };
     // With no engine of our own alive there is nobody to wait for.
     let is_dead = local.as_ref().is_some_and(|(system, setup)| {

@@ -55,19 +55,19 @@ impl Dfs {
             if !survey.may_go(chunk) || !survey.is_clean(record, chunk) {
                 continue;
             }
-            let seen = match survey.chunks[chunk] {
+            let (seen, freed) = match survey.chunks[chunk] {
                 Chunk::Stub { .. } => continue,
                 // The copy may have been read while something was there that has been removed since: a hole reads as zeros, whatever the copy has.
                 Chunk::Absent { .. } if bytes.iter().any(|byte| *byte != 0) => {
                     evicted.changed += 1;
                     continue;
                 }
-                Chunk::Absent { .. } => Epoch::ZERO,
-                Chunk::Data { epoch, .. } => epoch,
+                Chunk::Absent { .. } => (Epoch::ZERO, 0),
+                Chunk::Data { epoch, .. } => (epoch, survey.chunk_bytes),
             };
             let (dkey, stub) = (dkey_of(chunk as u64), Stub::of(bytes).encode());
             let unit = array.unit_of(chunk as u64 + 1, 0).await?;
-            work.push((unit, Give { dkey, seen, stub, bytes: survey.chunk_bytes }));
+            work.push((unit, Give { dkey, seen, stub, bytes: freed }));
         }
         // A batch is of one unit, so that it is one request.
         work.sort_by_key(|(unit, _)| *unit);

@@ -87,6 +87,39 @@ impl Proved {
     }
 }
 
+/// A copy, or a part of it, that is not in its tier: data are lost, and the file is there. Programs would take it for a file that is not.
+fn not_there(error: Error) -> Error {
+    match error.code {
+        Code::NonExist => Error::new(
+            Code::Io,
+            format!("what the file's copy consists of is missing in its tier: {error}"),
+        ),
+        _ => error,
+    }
+}
+
+/// Blocks of zeros of this size are holes when a chunk comes back.
+const HOLE_BYTES: usize = 64 << 10;
+
+/// What of a chunk's bytes is to be written, in order: what is not zero, and its first byte where all is, for there is something then.
+fn runs_with_data(bytes: &[u8]) -> Vec<Recx> {
+    let mut runs: Vec<Recx> = Vec::new();
+    for (at, block) in bytes.chunks(HOLE_BYTES).enumerate() {
+        if block.iter().all(|byte| *byte == 0) {
+            continue;
+        }
+        let (index, count) = ((at * HOLE_BYTES) as u64, block.len() as u64);
+        match runs.last_mut().filter(|last| last.index + last.count == index) {
+            Some(last) => last.count += count,
+            None => runs.push(Recx { index, count }),
+        }
+    }
+    if runs.is_empty() {
+        runs.push(Recx { index: 0, count: 1 });
+    }
+    runs
+}
+
 impl Dfs {
     /// Runs an operation on ranges of a file's data; where it meets chunks that are in a tier only, these are brought
     /// back first.
@@ -295,14 +328,14 @@ impl Dfs {
                 found = read(ask(&record)).await;
             }
         }
-        let piece = found?;
+        let piece = found.map_err(not_there)?;
         if fits(&piece) {
             return Ok(piece);
         }
         // Bytes that were damaged on their way: the whole part has a checksum of its own.
         let ask = ask(&record);
         let part = ask.whole_part();
-        let bytes = source().read(TierAsk { range: part, ..ask }).await?;
+        let bytes = source().read(TierAsk { range: part, ..ask }).await.map_err(not_there)?;
         let piece = CopyPiece::new(part.index, Arc::new(bytes));
         if fits(&piece) { Ok(piece) } else { Err(damaged(&record)) }
     }
@@ -457,7 +490,8 @@ impl Dfs {
         failed.map(|()| count)
     }
 
-    /// Puts a chunk's bytes where its stub is; returns the epoch, or [`Epoch::ZERO`] when there was no need.
+    /// Puts a chunk's bytes where its stub is; returns the epoch, or [`Epoch::ZERO`] when there was no need. What is zero takes no room: a sparse file
+    /// comes back as one.
     async fn restore_chunk(&self, seen: Seen, bytes: &[u8]) -> Result<Epoch> {
         let (unit, key) = (seen.unit, dkey_of(seen.chunk));
         let dkey = &key[..];
@@ -466,12 +500,16 @@ impl Dfs {
         batch.check_of_unit(ReadCheck { unit, of, seen: seen.epoch });
         let akeys = vec![DATA.into()];
         batch.op_of_unit(Op::PunchAkeys { unit, dkey, cond: Cond::NONE, akeys });
-        let recxs = vec![Recx { index: 0, count: bytes.len() as u64 }];
-        let value = UpdateValue::Array { record_bytes: 1, recxs };
+        let recxs = runs_with_data(bytes);
+        let value = UpdateValue::Array { record_bytes: 1, recxs: recxs.clone() };
         let data = UpdateIod { akey: DATA, cond: Cond::NONE, value };
         let iods = vec![data, inline(CLEAN, b"1")];
         batch.op_of_unit(Op::Update { unit, dkey, cond: Cond::NONE, iods });
-        batch.bulk_out(bytes);
+        for run in &recxs {
+            let run = usize::try_from(run.index).ok().zip(usize::try_from(run.count).ok());
+            let piece = run.and_then(|(from, count)| bytes.get(from..)?.get(..count));
+            batch.bulk_out(piece.ok_or_else(reply_kind)?);
+        }
         match batch.run().await {
             Ok(result) => Ok(result.epoch),
             // Somebody else has brought it back, or removed it.
@@ -647,5 +685,22 @@ mod tests {
             cut.iter().map(|rooms| rooms.iter().map(|room| room.to_vec()).collect()).collect();
         assert_eq!(told, [vec![vec![1]], vec![vec![2, 3], vec![4]], vec![], vec![vec![5]]]);
         assert!(cut_memory(&[range(6)], &mut memory).is_err());
+    }
+
+    #[test]
+    fn zeros_are_not_written() {
+        let block = HOLE_BYTES as u64;
+        let runs = |bytes: &[u8]| -> Vec<(u64, u64)> {
+            runs_with_data(bytes).iter().map(|run| (run.index, run.count)).collect()
+        };
+        let mut chunk = vec![0; 5 * HOLE_BYTES + 10];
+        assert_eq!(runs(&chunk), [(0, 1)]);
+        chunk[2 * HOLE_BYTES] = 1;
+        chunk[4 * HOLE_BYTES - 1] = 1;
+        assert_eq!(runs(&chunk), [(2 * block, 2 * block)]);
+        chunk[5 * HOLE_BYTES + 9] = 1;
+        assert_eq!(runs(&chunk), [(2 * block, 2 * block), (5 * block, 10)]);
+        chunk.fill(7);
+        assert_eq!(runs(&chunk), [(0, 5 * block + 10)]);
     }
 }

@@ -338,7 +338,8 @@ fn damaged_or_lost_copies_are_errors_and_cost_nothing_else() {
 
         assert_eq!(evict(&fs, &file, &record).await, 8);
         let taken = COPIES.lock().unwrap().as_mut().unwrap().remove("damaged").unwrap();
-        assert_eq!(fs.read(&file, 0, &mut memory).await.unwrap_err().code, Code::NonExist);
+        // The file is there, and its data are lost: no program takes it for one that is not there.
+        assert_eq!(fs.read(&file, 0, &mut memory).await.unwrap_err().code, Code::Io);
         COPIES.lock().unwrap().as_mut().unwrap().insert("damaged".into(), taken);
         assert_eq!(all(&fs, &file).await, data);
     });
@@ -367,6 +368,9 @@ fn holes_are_clean_until_they_are_made() {
         assert_eq!(state(&fs, &file).await, "cloud");
         assert_eq!(all(&fs, &file).await, data);
         assert_eq!(state(&fs, &file).await, "both");
+        // What was a hole comes back as one: a file that was sparse filled the pool when it was read.
+        let hole = fs.seek_hole(&file, 3 * CHUNK as u64).await.unwrap();
+        assert!(hole < 4 * CHUNK as u64, "{hole}");
         fs.write(&file, 2 * CHUNK as u64, &[1]).await.unwrap();
         copy(&fs, &file, &key).await;
         for (offset, count) in [(0, 100), (100, CHUNK - 100)] {
