@@ -154,9 +154,6 @@ impl Object {
     /// The set of dkeys has changed, unless they only move between units of the object.
     fn note_keys(&mut self, epoch: Epoch, effects: &Effects) {
         if !effects.is_move {
-            if epoch.0 / 1_000_000 == 1735689600020 {
-                eprintln!("NOTE {:p} keys {} -> {}", self, self.keys_epoch, epoch);
-            }
             self.keys_epoch = epoch;
         }
     }

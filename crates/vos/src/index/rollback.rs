@@ -85,14 +85,6 @@ impl Index {
                 }
             });
         self.count(&delta);
-        if let Some(c) = self.conts.get(&cont)
-            && let Some(o) = c.whole(unit)
-        {
-            eprintln!(
-                "ROLL {unit} to {to} at {epoch}: {:?} keys {} epoch {}",
-                o as *const _, o.keys_epoch, o.epoch
-            );
-        }
         Step { is_change: true, next }
     }
 }
