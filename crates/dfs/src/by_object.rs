@@ -56,6 +56,17 @@ pub struct Renamed {
     pub only_files: bool,
 }
 
+/// How an object may be opened that the name it was last seen under does not lead to any more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unnamed {
+    /// Not at all: the path by which the caller came may lead elsewhere.
+    Refused,
+    /// If it has other names.
+    Linked,
+    /// The caller has it open, whether or not it has a name.
+    Held,
+}
+
 impl Dfs {
     /// An entry, to be named only, and its attributes. One round trip for files on the entry's
     /// target; directories and striped files need a second. Symbolic links are not followed.
@@ -96,7 +107,7 @@ impl Dfs {
                 Err(error) if error.code == Code::NonExist => continue,
                 other => other?.0,
             };
-            match self.open_obj(&found, flags.without(OpenFlags::CREATE), false).await {
+            match self.open_obj(&found, flags.without(OpenFlags::CREATE), Unnamed::Refused).await {
                 Err(error) if error.code == Code::NonExist => {}
                 other => {
                     let (obj, stat) = other?;
@@ -108,13 +119,18 @@ impl Dfs {
     }
 
     /// Opens an object that is known already, and tells its attributes (with `TRUNC`: those
-    /// from before, but for the size). `held`: the caller has it open, so that it may have no
-    /// name any more.
+    /// from before, but for the size).
     ///
-    /// Errors: `NonExist` when it has no name, or another than it was last seen under; the
+    /// Errors: `NonExist` when it has no name, or another than it was last seen under, unless `unnamed` may be opened; the
     /// caller should look the path up again.
     #[boxed(?Send)]
-    pub async fn open_obj(&self, obj: &Obj, flags: OpenFlags, held: bool) -> Result<(Obj, Stat)> {
+    pub async fn open_obj(
+        &self,
+        obj: &Obj,
+        flags: OpenFlags,
+        unnamed: Unnamed,
+    ) -> Result<(Obj, Stat)> {
+        let held = unnamed == Unnamed::Held;
         let shared = &self.shared;
         let oid = obj.oid();
         let wants_handle = !flags.has(OpenFlags::PATH) && obj.node.inode().is_regular();
@@ -153,7 +169,7 @@ impl Dfs {
                 _ => {}
             }
             let inode = obj.node.inode();
-            if !held && !inode.hard {
+            if unnamed == Unnamed::Refused || (!held && !inode.hard) {
                 return Err(Error::new(Code::NonExist, "the object lost the name it was known by"));
             }
             let stat = self.ostat(obj).await?;

@@ -53,7 +53,7 @@ mod walk;
 mod xattr;
 
 pub use attr::{Stat, StatFs};
-pub use by_object::{Created, Removed, Renamed};
+pub use by_object::{Created, Removed, Renamed, Unnamed};
 pub use client::{
     LockAsk, LockBook, LockHolder, LockInterrupt, LockKind, LockMode, LockOwner, LockRange,
 };

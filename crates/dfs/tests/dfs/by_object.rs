@@ -3,7 +3,8 @@
 
 use crate::harness::with_fs;
 use dfs::{
-    Code, CreateOptions, DirAnchor, FileKind, OpenFlags, RenameFlags, SetAttr, SetTime, XattrMode,
+    Code, CreateOptions, DirAnchor, FileKind, OpenFlags, RenameFlags, SetAttr, SetTime, Unnamed,
+    XattrMode,
 };
 
 const RW: OpenFlags = OpenFlags::READ_WRITE;
@@ -54,7 +55,8 @@ fn what_a_call_tells_is_what_asking_tells() {
             let other = fs.read(&file, offset, &mut b).await.unwrap();
             assert_eq!((one, &a), (other, &b), "{offset}");
         }
-        let (cut, stat) = fs.open_obj(&named, RW | OpenFlags::TRUNC, false).await.unwrap();
+        let (cut, stat) =
+            fs.open_obj(&named, RW | OpenFlags::TRUNC, Unnamed::Linked).await.unwrap();
         assert_eq!((stat.size, fs.size(&cut).await.unwrap()), (0, 0));
     });
 }
@@ -100,7 +102,7 @@ fn objects_are_not_confused_with_those_that_took_their_names() {
 
         let stale = elsewhere.attach(&seen);
         assert_eq!(elsewhere.stat_named(&stale).await.unwrap_err().code, Code::NonExist);
-        let cut = elsewhere.open_obj(&stale, RW | OpenFlags::TRUNC, false).await;
+        let cut = elsewhere.open_obj(&stale, RW | OpenFlags::TRUNC, Unnamed::Linked).await;
         assert_eq!(cut.unwrap_err().code, Code::NonExist);
         assert_eq!(
             elsewhere.link_obj(&stale, &far_root, b"h").await.unwrap_err().code,
@@ -138,7 +140,7 @@ fn a_held_file_opens_again_without_a_name() {
         let mut shared = file.share();
         fs.unlink_told(&root, b"f").await.unwrap();
         shared.set_unlinked();
-        let again = fs.open_obj(&fs.attach(&shared), RW, true).await.unwrap().0;
+        let again = fs.open_obj(&fs.attach(&shared), RW, Unnamed::Held).await.unwrap().0;
         drop(file);
         let mut back = [0; 4];
         assert_eq!(fs.read(&again, 0, &mut back).await.unwrap(), 4);

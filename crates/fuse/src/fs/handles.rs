@@ -5,7 +5,7 @@ use super::convert;
 use super::fault::{Answer, Fault};
 use super::table::{Found, Inode};
 use super::worker::{Worker, version_of};
-use dfs::{CreateOptions, Obj, OpenFlags, Stat};
+use dfs::{CreateOptions, Obj, OpenFlags, Stat, Unnamed};
 use fuselow::open_reply;
 use fuselow::{Entry, Fh, NewNode, NodeId, OpenFlags as OpenBits, Opened, Release, Request};
 use std::rc::Rc;
@@ -46,7 +46,7 @@ impl Worker {
         let opened = self.open_held(req, &inode, &obj, (flags, holder)).await;
         if matches!(opened, Err(Fault::Gone)) {
             self.note_replaced(req, &obj);
-            if inode.is_open() && !looked_again {
+            if (inode.is_open() || inode.shared().is_hard()) && !looked_again {
                 return Err(self.look_again(req, &inode));
             }
         }
@@ -110,7 +110,13 @@ impl Worker {
             let then = inode.holders();
             let for_caller = holder == Holder::Caller;
             let held = for_caller || holder == Holder::Any && then.has_any();
-            let opened = self.dfs_for(req).open_obj(obj, flags, held).await;
+            let unnamed = match holder {
+                _ if held => Unnamed::Held,
+                // It is not known which of its names the program came by: that one may lead elsewhere.
+                Holder::Nobody => Unnamed::Refused,
+                Holder::Any | Holder::Caller => Unnamed::Linked,
+            };
+            let opened = self.dfs_for(req).open_obj(obj, flags, unnamed).await;
             let (obj, stat) = opened.map_err(Fault::of_node)?;
             if stat.nlink > 0 || !held || for_caller || inode.is_held_since(then) {
                 return Ok((obj, stat));

@@ -278,6 +278,10 @@ impl Worker {
             .map_err(Fault::at_node)?;
         // Where a file that had no name is now is known here only.
         let linked = obj.share();
+        let before = inode.shared();
+        if !before.is_hard() {
+            self.forget_name(Some(&(before.parent_oid().lo, before.name().clone())));
+        }
         inode.change(&self.volume.table, |shared| *shared = linked.clone());
         let found = self.learn_of(&linked, self.volume.table.now());
         Ok(self.entry(found, &stat, as_of))

@@ -12,7 +12,7 @@
 use super::fault::{Answer, Fault};
 use super::table::Inode;
 use super::worker::Worker;
-use dfs::{Obj, OpenFlags, Stat};
+use dfs::{Obj, OpenFlags, Stat, Unnamed};
 use fuselow::Request;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -141,7 +141,7 @@ impl Worker {
                 return Ok((obj, stat));
             }
             tries += 1;
-            match self.dfs.open_obj(&obj, OpenFlags::READ, false).await {
+            match self.dfs.open_obj(&obj, OpenFlags::READ, Unnamed::Refused).await {
                 Ok((held, stat)) => {
                     self.hold(req, held);
                     return Ok((obj, stat));

@@ -19,6 +19,7 @@ use futures_channel::oneshot;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use types::Key;
 
 /// Independent parts of the table.
 const SHARDS: usize = 64;
@@ -125,13 +126,20 @@ impl Inode {
         self.state.lock().shared.clone()
     }
 
-    /// Takes what was read of the object before `now_ns` by somebody who began at `as_of`.
-    pub fn learn(&self, shared: &SharedObj, as_of: u64, now_ns: u64) {
+    /// Takes what was read of the object before `now_ns` by somebody who began at `as_of`. Returns a name that the kernel may still take for one of it,
+    /// while it is known by another one now.
+    pub fn learn(&self, shared: &SharedObj, as_of: u64, now_ns: u64) -> Option<Place> {
         let mut state = self.state.lock();
-        if state.changed <= as_of {
-            state.replace(shared);
-            state.known_ns = now_ns;
+        if state.changed > as_of {
+            return None;
         }
+        let place = |shared: &SharedObj| (shared.parent_oid().lo, shared.name().clone());
+        // Names of what has several are not kept.
+        let was_kept = !state.shared.is_hard();
+        let before = was_kept.then(|| place(&state.shared)).filter(|old| *old != place(shared));
+        state.replace(shared);
+        state.known_ns = now_ns;
+        before
     }
 
     /// True when the object was asked about after `ns`.
@@ -381,11 +389,16 @@ struct Renewed {
     nodes: u32,
 }
 
+/// A directory's number, and a name in it.
+pub type Place = (u64, Key);
+
 /// What was looked up.
 pub struct Found {
     pub inode: Arc<Inode>,
     /// The node that the kernel holds one lookup more of.
     pub node: u64,
+    /// See [`Inode::learn`].
+    pub was_at: Option<Place>,
 }
 
 /// All nodes the kernel knows.
@@ -461,14 +474,14 @@ impl Table {
     pub fn looked_up(&self, shared: &SharedObj, as_of: u64, now_ns: u64) -> Found {
         let number = shared.oid().lo;
         let found = match number == self.root.number {
-            true => Found { inode: self.root.clone(), node: number },
+            true => Found { inode: self.root.clone(), node: number, was_at: None },
             false => self
                 .look_up_first(shared)
                 .or_else(|| self.look_up_renewed(number))
                 .unwrap_or_else(|| self.look_up_any(shared)),
         };
-        found.inode.learn(shared, as_of, now_ns);
-        found
+        let was_at = found.inode.learn(shared, as_of, now_ns);
+        Found { was_at, ..found }
     }
 
     /// Counts a lookup of an object's first node, if it has no other.
@@ -484,7 +497,7 @@ impl Table {
             return None;
         }
         known.lookups += 1;
-        Some(Found { inode: known.inode.clone(), node: number })
+        Some(Found { inode: known.inode.clone(), node: number, was_at: None })
     }
 
     /// Counts a lookup of a file that got another node.
@@ -499,7 +512,7 @@ impl Table {
             Known { inode: inode.clone(), lookups: 0 }
         });
         known.lookups += 1;
-        Some(Found { inode, node })
+        Some(Found { inode, node, was_at: None })
     }
 
     /// Counts a lookup of what is not known, or was forgotten just now.
@@ -508,7 +521,7 @@ impl Table {
         let mut shard = self.shard(number).lock();
         let known = shard.entry(number).or_insert_with(|| Known::new(shared));
         known.lookups += 1;
-        Found { inode: known.inode.clone(), node: number }
+        Found { inode: known.inode.clone(), node: number, was_at: None }
     }
 
     /// Has the kernel take a file for another one when it looks it up next, and so with the size that it has then: if it has another than was

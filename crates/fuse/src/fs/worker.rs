@@ -4,7 +4,7 @@ use super::caller::credentials;
 use super::convert;
 use super::fault::{Answer, Fault};
 use super::files::OpenFile;
-use super::table::{ClosingMark, Found, Inode, Version};
+use super::table::{ClosingMark, Found, Inode, Place, Version};
 use super::volume::Volume;
 use client::Client;
 use dfs::{Dfs, FileKind, Obj, OpenFlags, SharedObj, Stat};
@@ -108,13 +108,27 @@ impl Worker {
     /// An entry for the kernel of what was looked up, by somebody who began at `as_of`.
     pub fn entry(&self, found: Found, stat: &Stat, as_of: u64) -> Entry {
         let policy = &self.volume.options.policy;
-        let Found { inode, node } = self.renewed(found, stat, as_of);
+        let found = self.renewed(found, stat, as_of);
+        self.forget_name(found.was_at.as_ref());
+        let Found { inode, node, .. } = found;
+        // Of several names an `open` does not tell which one it came by: others may have given that to another file, so each operation asks.
+        let is_hard = inode.shared().is_hard();
         Entry {
             node: NodeId(node),
             generation: 0,
             attr: self.attr(&inode, stat),
             attr_ttl: policy.attr_ttl_of(!stat.is_dir() && inode.is_open()),
-            entry_ttl: policy.entry_ttl,
+            entry_ttl: if is_hard { Duration::ZERO } else { policy.entry_ttl },
+        }
+    }
+
+    /// Has the kernel look up a name again that it may keep, and that an object it is known by was known by before: an `open` does not tell
+    /// which name it came by.
+    pub fn forget_name(&self, was_at: Option<&Place>) {
+        if let Some((dir, name)) =
+            was_at.filter(|_| !self.volume.options.policy.entry_ttl.is_zero())
+        {
+            self.notifier.expire_entry(NodeId(*dir), name);
         }
     }
 
@@ -127,7 +141,7 @@ impl Worker {
         table.renew(&found.inode, version_of(stat), as_of);
         let again = table.looked_up(&found.inode.shared(), as_of, self.env.wall_ns());
         table.forget(found.node, 1);
-        again
+        Found { was_at: found.was_at, ..again }
     }
 
     /// True when the kernel, which writes back, has a file otherwise than others have made it meanwhile.

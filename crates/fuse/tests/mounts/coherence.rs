@@ -105,7 +105,11 @@ fn with_cached_metadata_who_opens_sees_what_was_closed() {
         system.block_on(async {
             let root = dfs.root().await.unwrap();
             let named = dfs.lookup_stat(&root, b"f").await.unwrap().0;
-            let file = dfs.open_obj(&named, dfs::OpenFlags::READ_WRITE, false).await.unwrap().0;
+            let file = dfs
+                .open_obj(&named, dfs::OpenFlags::READ_WRITE, dfs::Unnamed::Refused)
+                .await
+                .unwrap()
+                .0;
             dfs.write(&file, 1, b"LIBRARY").await.unwrap();
         });
         let mut again = File::open(b.path("f")).unwrap();
@@ -452,6 +456,47 @@ fn who_writes_back_sees_what_others_have_closed() {
             fs::write(&there, "own").unwrap();
             read("own", "own");
             assert_eq!(fs::read_to_string(&here).unwrap(), "own", "{}", context("seen there"));
+        }
+    }
+}
+
+/// A file with two names whose one name others give to another file was opened by that name for up to a second: what was written for the new file went into the old
+/// one, under its other name, or into one without any.
+#[test]
+fn who_opens_a_name_that_others_gave_away_gets_what_it_leads_to() {
+    for system in systems(Durability::Memory) {
+        for mode in ["cache=metadata", "cache=full", "cache=none"] {
+            let (a, b) = (system.mount("cache=metadata"), system.mount(mode));
+            let [f, keep, new] = ["f", "keep", "new"].map(|name| (a.path(name), b.path(name)));
+            for round in 0..12 {
+                let context = format!("{mode}, round {round}");
+                let (is_held, is_alone, looks_at_both) =
+                    (round % 2 == 1, round / 2 % 2 == 1, round / 4 == 1);
+                fs::write(&f.1, "first").unwrap();
+                match round / 4 {
+                    2 => fs::hard_link(&f.0, &keep.0).unwrap(),
+                    _ => fs::hard_link(&f.1, &keep.1).unwrap(),
+                }
+                assert_eq!(fs::metadata(&f.1).unwrap().len(), 5, "{context}");
+                if looks_at_both {
+                    assert_eq!(fs::read(&keep.1).unwrap(), b"first", "{context}");
+                }
+                let held = is_held.then(|| File::open(&f.1).unwrap());
+                if is_alone {
+                    fs::remove_file(&keep.0).unwrap();
+                }
+                fs::write(&new.0, "second").unwrap();
+                fs::rename(&new.0, &f.0).unwrap();
+                assert_eq!(fs::read_to_string(&f.1).unwrap(), "second", "{context}");
+                fs::write(&f.1, "DATA").unwrap();
+                assert_eq!(fs::read_to_string(&f.0).unwrap(), "DATA", "{context}");
+                if !is_alone {
+                    assert_eq!(fs::read_to_string(&keep.0).unwrap(), "first", "{context}");
+                    fs::remove_file(&keep.0).unwrap();
+                }
+                drop(held);
+                fs::remove_file(&f.0).unwrap();
+            }
         }
     }
 }

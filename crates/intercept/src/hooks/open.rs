@@ -7,7 +7,7 @@ use crate::path::{self, Spot};
 use crate::report::{self, Family, Why};
 use crate::walk::{self, End};
 use crate::{errno, head, inside, numbered, real, table};
-use dfs::{CreateOptions, FileKind, Obj, OpenFlags};
+use dfs::{CreateOptions, FileKind, Obj, OpenFlags, Unnamed};
 use libc::{AT_FDCWD, c_char, c_int, mode_t};
 use preload::hook;
 use std::ffi::CString;
@@ -111,7 +111,7 @@ pub fn open_spot(spot: &Spot, flags: c_int, mode: mode_t) -> Result<Answer<c_int
                 }
                 // The same file, whatever name it has by now, and a description of its own.
                 let wanted = wanted.without(OpenFlags::CREATE | OpenFlags::EXCL);
-                let (obj, _) = scene.fs.open_obj(obj, wanted, true).await?;
+                let (obj, _) = scene.fs.open_obj(obj, wanted, Unnamed::Held).await?;
                 unlinked = open.head().marks.load(Relaxed) & head::UNLINKED;
                 (obj, open.path())
             }

@@ -194,7 +194,7 @@ async fn use_handed(fs: &Dfs, at: usize, [dir, file, empty]: &Handed) -> dfs::Re
         10 => fs.truncate(&file, 3).await,
         11 => fs.ostat(&dir).await.map(drop),
         12 => fs.lock(&file, &ask, None).await.map(drop),
-        13 => fs.open_obj(&file, flags, false).await.map(drop),
+        13 => fs.open_obj(&file, flags, dfs::Unnamed::Linked).await.map(drop),
         14 => fs.setxattr(&file, b"user.a", b"b", XattrMode::Set).await,
         15 => fs.fallocate(&file, AllocateFlags::default(), 0, 10).await,
         16 => fs.tmpfile(&dir, OpenFlags::WRITE, 0o600, &CreateOptions::default()).await.map(drop),
