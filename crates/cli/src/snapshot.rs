@@ -6,7 +6,7 @@ use crate::props::{self, wrong_reply};
 use crate::session::Session;
 use clap::{Args, Subcommand};
 use serde::Serialize;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use types::{Code, Result};
 use wire::control::{ControlReply, ControlRequest, Name, SnapInfo, SnapName};
 
@@ -156,20 +156,29 @@ pub fn destroy(session: &Session, one: &One) -> Outcome {
 fn rollback(session: &Session, one: &One, force: bool) -> Outcome {
     let (pool, cont) = one.which.names();
     let snap = SnapName::parse(&one.snapshot);
-    let asked = props::run(session, ControlRequest::Rollback { pool, cont, snap, force });
-    match asked {
-        Ok(_) => {}
-        // It goes on: look at it until it is over.
-        Err(error) if matches!(error.code, Code::TimedOut | Code::Closed | Code::Unreach) => {
-            let was_begun = snapshots(session, &one.which)?.rolling_back.is_some();
-            if !was_begun {
-                return Err(error.into());
-            }
-            while snapshots(session, &one.which)?.rolling_back.is_some() {
-                std::thread::sleep(LOOK_PAUSE);
-            }
+    let request = ControlRequest::Rollback { pool, cont, snap, force };
+    let end = Instant::now() + session.timeout;
+    let mut was_begun = false;
+    while let Err(error) = props::run(session, request.clone()) {
+        let may_go_on = match error.code {
+            Code::TimedOut | Code::Closed | Code::Unreach => true,
+            // By the request before.
+            Code::Busy => was_begun,
+            _ => false,
+        };
+        if !may_go_on {
+            return Err(error.into());
         }
-        Err(error) => return Err(error.into()),
+        let is_under_way = snapshots(session, &one.which)?.rolling_back.is_some();
+        if was_begun && !is_under_way {
+            break;
+        }
+        if !is_under_way || Instant::now() >= end {
+            return Err(error.into());
+        }
+        // Given again it goes on, where it waited for who did not answer.
+        was_begun = true;
+        std::thread::sleep(LOOK_PAUSE);
     }
     session.out.done(&format!("The container is what snapshot '{}' shows.", one.snapshot))
 }

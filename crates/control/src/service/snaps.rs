@@ -20,7 +20,7 @@
 //! and what they lack they are sent when they are back. They hear of snapshots before anybody counts on them to follow ([`super::stores`]).
 
 use super::handles::Owner;
-use super::orders::{Failures, failure, order_each};
+use super::orders::{Failures, failure, is_unheard, order_each};
 use super::pool::target_ids;
 use super::stores::is_away;
 use super::{Service, Targets};
@@ -31,11 +31,17 @@ use crate::records::{
 use crate::store::{Attempts, Loaded, Tx};
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::time::Duration;
 use types::map::HashSet;
 use types::{Code, ContId, Epoch, Error, PoolId, Result, TargetId, limits};
 use wire::control::{ControlReply, Name, SnapInfo, SnapName};
 use wire::obj::AdminOp;
 use wire::versions::{ContStage, ContVersions};
+
+/// How long who does not hear of a snapshot, or of a rollback, is told again: one that has gone is called down within some seconds.
+const SNAPSHOT_TIME_MAX: Duration = Duration::from_secs(8);
+const ROLLBACK_TIME_MAX: Duration = Duration::from_secs(30);
+const AGAIN_PAUSE: Duration = Duration::from_millis(100);
 
 /// Most snapshots of a container.
 const SNAPSHOTS_MAX: usize = 4096;
@@ -197,6 +203,27 @@ impl Service {
         (epoch, under_way, failures)
     }
 
+    /// The same; who does not hear is told again for a while, as it may be called down, and passed over, a moment later.
+    async fn tell_until_heard(
+        &self,
+        pool: &PoolDf,
+        cont: &ContDf,
+        versions: &ContVersions,
+        orders: &dyn Targets,
+        time_max: Duration,
+    ) -> (Epoch, bool, Failures) {
+        let end = orders.now() + time_max;
+        loop {
+            let told = self.tell_versions(pool, cont, versions, orders).await;
+            let is_unheard =
+                !told.2.is_empty() && told.2.iter().all(|(_, error)| is_unheard(error));
+            if !is_unheard || orders.now() >= end {
+                return told;
+            }
+            orders.until(end.min(orders.now() + AGAIN_PAUSE)).await;
+        }
+    }
+
     async fn find_both(&self, pool: &Name, cont: &Name) -> Result<(PoolDf, ContDf)> {
         let pool = self.ready_pool(pool).await?.record;
         let cont = self.ready_cont(&pool, cont).await?.record;
@@ -240,7 +267,8 @@ impl Service {
             })
             .await?;
         let mut versions = held.versions();
-        let (epoch, _, mut failures) = self.tell_versions(&pool, &cont, &versions, orders).await;
+        let (epoch, _, mut failures) =
+            self.tell_until_heard(&pool, &cont, &versions, orders, SNAPSHOT_TIME_MAX).await;
         let created_ns = (self.wall_ns)();
         // No two snapshots are of one epoch, even if nothing has happened and no time has passed.
         let after_last = versions.snapshots.last().map_or(0, |last| last.0.saturating_add(1));
@@ -248,7 +276,8 @@ impl Service {
         if failures.is_empty() {
             versions.revision += 1;
             versions.snapshots.push(epoch);
-            (_, _, failures) = self.tell_versions(&pool, &cont, &versions, orders).await;
+            (_, _, failures) =
+                self.tell_until_heard(&pool, &cont, &versions, orders, SNAPSHOT_TIME_MAX).await;
         }
         let snap = SnapDf { epoch, name: name.to_string(), created_ns };
         let is_made = failures.is_empty();
@@ -371,7 +400,7 @@ impl Service {
             let versions = snaps.versions();
             let newest = loop {
                 let (newest, under_way, failures) =
-                    self.tell_versions(pool, cont, &versions, orders).await;
+                    self.tell_until_heard(pool, cont, &versions, orders, ROLLBACK_TIME_MAX).await;
                 if !failures.is_empty() {
                     return Err(failure(
                         &format!("container '{label}' is not rolled back everywhere yet"),

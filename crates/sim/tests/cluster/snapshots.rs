@@ -442,6 +442,45 @@ fn snapshots_and_rollbacks_do_not_wait_for_who_is_away() {
     }
 }
 
+/// An engine that has just died is called down some seconds later. Until then snapshots were refused; and rollbacks, which had been begun, left the container frozen
+/// until somebody gave them again.
+#[test]
+fn who_has_just_died_is_waited_for_until_it_is_called_down() {
+    for seed in seeds(6) {
+        let cluster = Cluster::start(ClusterSpec { seed, engines: 3, targets: 1 }).unwrap();
+        cluster.block_on(async {
+            let setup = cluster.client("setup");
+            let class = "RP_2GX".parse().unwrap();
+            let layout = ContLayout::Plain;
+            let props = ContProps { layout, oclass: class, ..ContProps::posix(1) };
+            let cont = make_container_with(&setup, Durability::Wal, props).await.unwrap();
+            let oid = cont.generate_oid(ObjType::KvHashed, class, 0, 7).unwrap();
+            let kv = KvObj { object: cont.object(oid) };
+            let get = async || kv.get(None, b"key").await.unwrap();
+            kv.put(None, Cond::NONE, b"key", b"one").await.unwrap();
+            let first = cont.pool().snap_create(&cont_name(), "").await.unwrap();
+            kv.put(None, Cond::NONE, b"key", b"two").await.unwrap();
+            cluster.kill_engine(2);
+            setup.env().sleep(Duration::from_millis(seed % 3 * 300)).await;
+            let second = cont.pool().snap_create(&cont_name(), "").await.unwrap();
+            kv.put(None, Cond::NONE, b"key", b"three").await.unwrap();
+            cluster.start_engine(2).await.unwrap();
+            assert_eq!(sim::members::await_whole(&setup).await.unwrap(), None, "seed {seed}");
+            for (snapshot, want) in [(&second, &b"two"[..]), (&first, b"one")] {
+                cluster.kill_engine(1);
+                setup.env().sleep(Duration::from_millis(seed % 3 * 300)).await;
+                let to = SnapName::Epoch(snapshot.epoch);
+                cont.pool().roll_back(&cont_name(), &to, true).await.unwrap();
+                assert_eq!(get().await.as_deref(), Some(want), "seed {seed}");
+                cluster.start_engine(1).await.unwrap();
+                assert_eq!(sim::members::await_whole(&setup).await.unwrap(), None, "seed {seed}");
+            }
+            let differs = sim::members::difference(&setup, &cont, oid).await.unwrap();
+            assert_eq!(differs, None, "seed {seed}");
+        });
+    }
+}
+
 /// A target has told that it misses nothing, of what it was away for or of groups that it joins, and nobody compares it any more. By its map it was not whole yet, so it went back at an
 /// epoch of its own, and became a member by the next map: other members had other epochs for ever (seed 42941 of all trouble).
 #[test]
