@@ -32,6 +32,7 @@ pub mod flags;
 mod fs;
 mod glob;
 mod handle;
+mod holes;
 pub mod inode;
 pub mod layout;
 pub mod layout_attr;
@@ -65,6 +66,7 @@ pub use flags::{
     SetTime,
 };
 pub use fs::{Dfs, FormatOptions};
+pub use holes::runs_of_data;
 pub use inode::FileKind;
 pub use layout_attr::LayoutChange;
 pub use node::Obj;

@@ -10,6 +10,7 @@ use super::{CLEAN, Chunk, CopyPiece, DATA, Stub, TierAsk, TierRecord, dkey_of, s
 use crate::entry::reply_kind;
 use crate::flags::MountFlags;
 use crate::fs::{Dfs, inline};
+use crate::holes::runs_of_data;
 use crate::node::Obj;
 use crate::share::SharedObj;
 use async_recursion::async_recursion as boxed;
@@ -17,6 +18,7 @@ use futures_util::future::{Either, join, select, try_join_all};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -96,28 +98,6 @@ fn not_there(error: Error) -> Error {
         ),
         _ => error,
     }
-}
-
-/// Blocks of zeros of this size are holes when a chunk comes back.
-const HOLE_BYTES: usize = 64 << 10;
-
-/// What of a chunk's bytes is to be written, in order: what is not zero, and its first byte where all is, for there is something then.
-fn runs_with_data(bytes: &[u8]) -> Vec<Recx> {
-    let mut runs: Vec<Recx> = Vec::new();
-    for (at, block) in bytes.chunks(HOLE_BYTES).enumerate() {
-        if block.iter().all(|byte| *byte == 0) {
-            continue;
-        }
-        let (index, count) = ((at * HOLE_BYTES) as u64, block.len() as u64);
-        match runs.last_mut().filter(|last| last.index + last.count == index) {
-            Some(last) => last.count += count,
-            None => runs.push(Recx { index, count }),
-        }
-    }
-    if runs.is_empty() {
-        runs.push(Recx { index: 0, count: 1 });
-    }
-    runs
 }
 
 impl Dfs {
@@ -500,15 +480,19 @@ impl Dfs {
         batch.check_of_unit(ReadCheck { unit, of, seen: seen.epoch });
         let akeys = vec![DATA.into()];
         batch.op_of_unit(Op::PunchAkeys { unit, dkey, cond: Cond::NONE, akeys });
-        let recxs = runs_with_data(bytes);
-        let value = UpdateValue::Array { record_bytes: 1, recxs: recxs.clone() };
+        let mut runs = runs_of_data(bytes);
+        if runs.is_empty() {
+            // There is something where a chunk came back.
+            runs.push(0..bytes.len().min(1));
+        }
+        let recx = |run: &Range<usize>| Recx { index: run.start as u64, count: run.len() as u64 };
+        let recxs = runs.iter().map(recx).collect();
+        let value = UpdateValue::Array { record_bytes: 1, recxs };
         let data = UpdateIod { akey: DATA, cond: Cond::NONE, value };
         let iods = vec![data, inline(CLEAN, b"1")];
         batch.op_of_unit(Op::Update { unit, dkey, cond: Cond::NONE, iods });
-        for run in &recxs {
-            let run = usize::try_from(run.index).ok().zip(usize::try_from(run.count).ok());
-            let piece = run.and_then(|(from, count)| bytes.get(from..)?.get(..count));
-            batch.bulk_out(piece.ok_or_else(reply_kind)?);
+        for run in runs {
+            batch.bulk_out(bytes.get(run).ok_or_else(reply_kind)?);
         }
         match batch.run().await {
             Ok(result) => Ok(result.epoch),
@@ -685,22 +669,5 @@ mod tests {
             cut.iter().map(|rooms| rooms.iter().map(|room| room.to_vec()).collect()).collect();
         assert_eq!(told, [vec![vec![1]], vec![vec![2, 3], vec![4]], vec![], vec![vec![5]]]);
         assert!(cut_memory(&[range(6)], &mut memory).is_err());
-    }
-
-    #[test]
-    fn zeros_are_not_written() {
-        let block = HOLE_BYTES as u64;
-        let runs = |bytes: &[u8]| -> Vec<(u64, u64)> {
-            runs_with_data(bytes).iter().map(|run| (run.index, run.count)).collect()
-        };
-        let mut chunk = vec![0; 5 * HOLE_BYTES + 10];
-        assert_eq!(runs(&chunk), [(0, 1)]);
-        chunk[2 * HOLE_BYTES] = 1;
-        chunk[4 * HOLE_BYTES - 1] = 1;
-        assert_eq!(runs(&chunk), [(2 * block, 2 * block)]);
-        chunk[5 * HOLE_BYTES + 9] = 1;
-        assert_eq!(runs(&chunk), [(2 * block, 2 * block), (5 * block, 10)]);
-        chunk.fill(7);
-        assert_eq!(runs(&chunk), [(0, 5 * block + 10)]);
     }
 }

@@ -6,13 +6,9 @@ use super::report::{Progress, Ran, Tally, count};
 use super::side::{Meta, OpenFile, Side, SideSpec};
 use super::tree::{Root, Walk, Walker};
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use types::{Code, Error, Result};
-
-/// Zeros are kept as holes by blocks of so many bytes: what each of them costs is a request more for what is around it.
-const HOLE_BYTES: usize = 64 << 10;
 
 /// What is done with each file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -296,7 +292,7 @@ impl Hands<'_> {
             false => self.to.reopen(&file.to)?,
         };
         let mut end = 0;
-        for run in runs_of_data(&self.memory) {
+        for run in dfs::runs_of_data(&self.memory) {
             end = run.end;
             to.write(offset + run.start as u64, &self.memory[run])?;
         }
@@ -425,27 +421,6 @@ fn pieces_with_data(file: &dyn OpenFile, size: u64) -> Result<BTreeSet<u64>> {
     Ok(pieces)
 }
 
-/// Stretches of `memory` between blocks of zeros.
-fn runs_of_data(memory: &[u8]) -> Vec<Range<usize>> {
-    let mut runs: Vec<Range<usize>> = Vec::new();
-    for (at, block) in memory.chunks(HOLE_BYTES).enumerate() {
-        let start = at * HOLE_BYTES;
-        let end = start + block.len();
-        match runs.last_mut() {
-            _ if is_zero(block) => {}
-            Some(run) if run.end == start => run.end = end,
-            _ => runs.push(start..end),
-        }
-    }
-    runs
-}
-
-fn is_zero(memory: &[u8]) -> bool {
-    // By words, where the bytes allow; data that are not zero say so at once.
-    let (words, rest) = memory.as_chunks::<16>();
-    rest.iter().all(|&byte| byte == 0) && words.iter().all(|word| u128::from_ne_bytes(*word) == 0)
-}
-
 /// Where two pieces differ first, if they do; a shorter `b` differs at its end.
 fn first_difference(a: &[u8], b: &[u8]) -> Option<usize> {
     if a == b {
@@ -457,22 +432,7 @@ fn first_difference(a: &[u8], b: &[u8]) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn zeros_are_left_out_by_blocks() {
-        let runs = |memory: &[u8]| -> Vec<(usize, usize)> {
-            runs_of_data(memory).into_iter().map(|run| (run.start, run.end)).collect()
-        };
-        let block = HOLE_BYTES;
-        assert!(runs(&[]).is_empty());
-        assert!(runs(&vec![0; 3 * block + 5]).is_empty());
-        let mut memory = vec![0; 5 * block + 7];
-        memory[block] = 1;
-        memory[3 * block - 1] = 1;
-        assert_eq!(runs(&memory), [(block, 3 * block)]);
-        memory[5 * block + 6] = 1;
-        assert_eq!(runs(&memory), [(block, 3 * block), (5 * block, 5 * block + 7)]);
-    }
+    use std::ops::Range;
 
     /// A file of which is known where its data are.
     struct Known(&'static [(u64, u64)]);
@@ -510,20 +470,6 @@ mod tests {
         assert_eq!(pieces(&[(PIECE - 1, 2 * PIECE + 1)], 9 * PIECE), [0, 1, 2]);
         // It has become shorter, or longer, meanwhile.
         assert_eq!(pieces(&[(4 * PIECE, 7 * PIECE)], 5 * PIECE), [4]);
-    }
-
-    #[test]
-    fn zeros_are_told_from_nearly_zeros() {
-        assert!(is_zero(&[]));
-        for length in [1, 15, 16, 17, 4096, 4099] {
-            let mut memory = vec![0; length];
-            assert!(is_zero(&memory));
-            for at in [0, length / 2, length - 1] {
-                memory[at] = 1;
-                assert!(!is_zero(&memory), "{length} {at}");
-                memory[at] = 0;
-            }
-        }
     }
 
     #[test]
