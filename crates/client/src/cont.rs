@@ -1,5 +1,6 @@
 //! An open container: object ids, layouts, open handles.
 
+use crate::attempt::Attempt;
 use crate::batch::Batch;
 use crate::cells::{CellTraffic, CellsKnown};
 use crate::client::{Client, unexpected};
@@ -546,12 +547,28 @@ impl Container {
         self.ask_list(target, Request::ListOrphans { pool, cont, after, count_max }).await
     }
 
+    /// Asks a target for a list. What ceases to be one of [`Container::listers`] while it is asked has nothing to tell: others list what
+    /// it held.
     async fn ask_list(&self, target: TargetId, request: Request<'_>) -> Result<ObjectList> {
-        let pool = &self.0.pool.0;
+        let (client, pool) = (self.client(), &self.0.pool.0.state);
         let body = wire::encode(&request);
-        let ask = Ask { body: &body, bulk_out: &[], bulk_in: &mut [] };
-        let answer = self.client().target(target).ask(self.client(), &pool.state, ask).await?;
-        wire::decode(&answer.body[1..])
+        let mut attempt = Attempt::new(client);
+        attempt.may_go_elsewhere();
+        loop {
+            attempt.route(pool.map_version());
+            let is_live = placement::is_live(target, &self.0.pool.map());
+            if !is_live && !self.listers().contains(&target) {
+                return Ok(ObjectList { units: Vec::new(), complete: true });
+            }
+            let ask = Ask { body: &body, bulk_out: &[], bulk_in: &mut [] };
+            let link = client.target(target);
+            match link.ask_as(client, pool, ask, &mut attempt).await {
+                Ok(answer) => return wire::decode(&answer.body[1..]),
+                // There is another map.
+                Err(error) if error.code == Code::Stale && !attempt.is_over(client) => {}
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     /// By UUID: a name that survives a change of label.

@@ -289,3 +289,27 @@ fn a_file_whose_engine_is_away_when_its_name_goes_is_freed_later() {
         });
     }
 }
+
+/// `fs check` within seconds of an engine's death asked its targets for their lists, and went on asking when all others had long done without it: for as long as it was told to have patience.
+#[test]
+fn a_check_begun_right_after_an_engines_death_ends_with_the_next_map() {
+    for seed in seeds(4) {
+        let cluster = Cluster::start(ClusterSpec { seed, engines: 3, targets: 1 }).unwrap();
+        cluster.block_on(async {
+            let client = cluster.client_within("c", Duration::from_secs(600));
+            let sys = file_system(&client, 3).await;
+            for number in 0..20 {
+                let path = format!("/f{number}");
+                sys.write_file(path.as_bytes(), b"bytes", 0o644).await.unwrap();
+            }
+            let whole = sys.fs().check(Mend::Nothing).await.unwrap();
+            cluster.kill_engine(1);
+            let begun = client.env().now();
+            let report = sys.fs().check(Mend::Nothing).await.unwrap();
+            let took = client.env().now() - begun;
+            assert_eq!(report, whole, "seed {seed}");
+            // Its leases run out first, and the others settle what it led.
+            assert!(took < Duration::from_secs(30), "seed {seed}: {took:?}");
+        });
+    }
+}
