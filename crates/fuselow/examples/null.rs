@@ -1,8 +1,11 @@
 //! A file system that does nothing, and how fast it is: what a mount could reach at best on this
 //! kernel. Files keep no data, names are not remembered; each request still makes the whole way.
 //!
-//!     cargo run --release -p fuselow --example null -- [dev|uring|auto] [SECONDS] [PROCESSES] [TTL]
+//!     cargo run --release -p fuselow --example null -- [dev|uring|auto] [SECONDS] [PROCESSES] [TTL] [deep]
 //!     cargo run --release -p fuselow --example null -- on DIRECTORY [SECONDS] [PROCESSES]
+//!
+//! With `deep` the files are in a directory of the root: with a TTL of 0 the kernel asks for its
+//! name, too, each time, as with a mount that keeps nothing.
 //!
 //! The second form measures any other directory with the same clients: a mount to hold against it.
 //! Each process makes files of its own for the given time; when their names and attributes are
@@ -26,6 +29,9 @@ const SMALL_FILE: &str = "small file";
 const SMALL_FILE_BYTES: usize = 3901;
 const FILE_BYTES: u64 = 64 << 20;
 const PROCESS_COUNT_MAX: usize = 16;
+/// The directory for `deep`.
+const DIRECTORY: &str = "d";
+const DIRECTORY_NODE: NodeId = NodeId(2);
 
 struct Null {
     next_node: Arc<AtomicU64>,
@@ -36,14 +42,18 @@ struct Null {
 
 impl Null {
     fn attr(&self, node: NodeId) -> Attr {
-        let mode = if node == NodeId::ROOT { 0o040777 } else { 0o100666 };
+        let is_dir = node == NodeId::ROOT || node == DIRECTORY_NODE;
+        let mode = if is_dir { 0o040777 } else { 0o100666 };
         Attr { ino: node.0, mode, nlink: 1, size: FILE_BYTES, blksize: 4096, ..Attr::default() }
     }
 
     fn entry(&self) -> Entry {
         let node = NodeId(self.next_node.fetch_add(1, Ordering::Relaxed));
         let mut entry = Entry::negative(self.ttl);
-        (entry.node, entry.attr, entry.attr_ttl) = (node, self.attr(node), self.ttl);
+        // Attributes that come with a name are good for one tick of the kernel's timer at least, as
+        // a mount's are that keeps nothing: asking for them again would be one request more.
+        let attr_ttl = self.ttl.max(Duration::from_nanos(1));
+        (entry.node, entry.attr, entry.attr_ttl) = (node, self.attr(node), attr_ttl);
         entry
     }
 }
@@ -56,6 +66,10 @@ fn parse(name: &[u8]) -> Option<(usize, u64)> {
 
 impl FileSystem for Null {
     async fn lookup(&self, _: &Request, _: NodeId, name: &[u8]) -> Result<Entry, Errno> {
+        if name == DIRECTORY.as_bytes() {
+            let attr = self.attr(DIRECTORY_NODE);
+            return Ok(Entry { node: DIRECTORY_NODE, attr, ..self.entry() });
+        }
         let (process, number) = parse(name).ok_or(Errno::NOENT)?;
         if number >= self.made[process].load(Ordering::Relaxed) {
             return Err(Errno::NOENT);
@@ -265,7 +279,8 @@ fn main() {
         config.thread_count(),
         agreed.max_write_bytes / 1024,
     );
-    measure_all(&dir, seconds, processes, ttl);
+    let files = if arg(4) == Some("deep") { dir.join(DIRECTORY) } else { dir.clone() };
+    measure_all(&files, seconds, processes, ttl);
     session.unmount(false).expect("unmounting");
     session.wait();
     std::fs::remove_dir(&dir).expect("removing the mount point");
