@@ -18,6 +18,8 @@ use types::{Code, Durability, Error, Result, size};
 
 /// Most engines and targets of one machine; more is a slip of the finger.
 const ENGINES_MAX: u32 = 64;
+/// Most targets of an engine that was not told how many.
+const TARGETS_DEFAULT_MAX: usize = 8;
 /// Lines of a failed engine's log that are shown.
 const LOG_LINES_SHOWN: usize = 8;
 
@@ -38,7 +40,7 @@ pub struct UpArgs {
     /// Number of engine processes; a system can get more later [default: 1; later: as it is]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=ENGINES_MAX as i64))]
     engines: Option<u32>,
-    /// Targets (storage threads) of each engine [default: 2; later: as made]
+    /// Targets (storage threads) of each engine [default: one for two cores of the machine, 8 at most; later: as made]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=256))]
     targets: Option<u32>,
     /// Durability of pools that are created without one: wal, relaxed or memory [default: wal]
@@ -78,6 +80,17 @@ struct Starting {
     log_start: u64,
 }
 
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Targets of each engine of a machine that its clients and mounts use, too: each target looks for work without sleeping while there is some,
+/// and one for each core has them all take the cores from each other
+/// ([why](../../../../docs/decisions/2026-11-30-targets-by-cores.md)).
+fn targets_for(cores: usize, engines: u32) -> u32 {
+    (cores / 2 / engines as usize).clamp(1, TARGETS_DEFAULT_MAX) as u32
+}
+
 pub fn run(session: &Session, args: &UpArgs) -> Outcome {
     let system = SystemDir::at(session.system_dir()?);
     system.create()?;
@@ -94,11 +107,11 @@ pub fn run(session: &Session, args: &UpArgs) -> Outcome {
             pin_targets: args.pin_targets,
             rates_max: args.rate_max.clone(),
             etcd: if args.etcd { Some(etcd::choose_addresses()?) } else { None },
-            ..Setup::new(
-                args.engines.unwrap_or(1),
-                args.targets.unwrap_or(2),
-                args.durability.unwrap_or_default(),
-            )
+            ..{
+                let engines = args.engines.unwrap_or(1);
+                let targets = args.targets.unwrap_or_else(|| targets_for(cores(), engines));
+                Setup::new(engines, targets, args.durability.unwrap_or_default())
+            }
         })?,
     };
     let configs = system.configs(&setup)?;
@@ -322,5 +335,20 @@ fn stop_started(system: &SystemDir, started: &mut [Starting]) {
             }
         }
         let _ = engine.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn half_of_the_cores_have_targets_where_nobody_says_how_many() {
+        let cases = [(1, 1, 1), (2, 1, 1), (3, 1, 1), (4, 1, 2), (8, 1, 4), (64, 1, 8)];
+        for (cores, engines, want) in cases {
+            assert_eq!(targets_for(cores, engines), want, "{cores} cores, {engines} engines");
+        }
+        assert_eq!(targets_for(8, 2), 2, "each of two");
+        assert_eq!(targets_for(2, 3), 1, "each of three");
     }
 }
