@@ -11,6 +11,7 @@ static USER: perthread::User = perthread::User {
         // SAFETY: contexts call this on the thread, or the copy of it, that took the lock.
         unsafe { handle::fork_unlock() };
     },
+    as_own_thread: |body| body(),
 };
 
 /// Learns how to connect and lets threads make contexts.

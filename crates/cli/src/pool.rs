@@ -17,7 +17,7 @@ mod store;
 use crate::damaged::{self, DamagedObject};
 use crate::exit::Outcome;
 use crate::measures::{self, TargetMeasures};
-use crate::output::{Table, write_pairs};
+use crate::output::{Table, plural, write_pairs};
 use crate::props::{self, Assignment, wrong_reply};
 use crate::scrub::{self, TargetScrub};
 use crate::session::Session;
@@ -395,10 +395,10 @@ fn create(session: &Session, args: &CreateArgs) -> Outcome {
     session.out.show(&PoolReport::of(&info), |out| {
         writeln!(
             out,
-            "Pool '{}' is ready: {} over {} targets, durability {}.",
+            "Pool '{}' is ready: {} over {}, durability {}.",
             info.label,
             size::format(info.scm_bytes + info.nvme_bytes),
-            info.map.targets.len(),
+            plural(info.map.targets.len(), "target"),
             info.durability
         )?;
         if !left_out.is_empty() {

@@ -230,6 +230,16 @@ impl Client {
         targets.entry(target).or_insert_with(|| Rc::new(TargetLink::new(target))).clone()
     }
 
+    /// It holds locks, through whatever container.
+    pub fn holds_locks(&self) -> bool {
+        self.0.options.locks.is_held_by(self.id())
+    }
+
+    /// All targets that know of something that this client keeps (locks, open objects) are connected, and have been told.
+    pub fn is_connected_to_kept(&self) -> bool {
+        self.0.targets.borrow().values().all(|link| link.is_connected_if_kept())
+    }
+
     /// What is in doubt of the updates of a lane.
     pub(crate) fn lane(&self, lane: u16) -> Rc<Window> {
         let mut lanes = self.0.lanes.borrow_mut();

@@ -7,8 +7,8 @@
 //!   anew it locks all of that again before anything else.
 //! - A wait that its caller gives up (interrupt or drop) leaves no lock behind.
 //!
-//! A client that is driven only while somebody calls it (not a mount's, which always runs) notices
-//! a lost connection with its next call; what it held may be somebody else's by then.
+//! A client that is driven only while somebody calls it (not a mount's, which always runs, nor a preloaded program's, which is kept
+//! awake) notices a lost connection with its next call; what it held may be somebody else's by then.
 
 use crate::client::Client;
 use crate::cont::Container;
@@ -219,6 +219,11 @@ impl LockBook {
         let book = self.lock();
         let mut entries = book.held.values();
         entries.any(|entry| entry.client == client && entry.target == target && !entry.lost)
+    }
+
+    /// True when a client holds something.
+    pub(crate) fn is_held_by(&self, client: ClientId) -> bool {
+        self.lock().held.values().any(|entry| entry.client == client && !entry.lost)
     }
 
     /// The same of what has several copies.

@@ -656,6 +656,11 @@ impl TargetLink {
         });
     }
 
+    /// False while it is to be kept connected, and is not.
+    pub fn is_connected_if_kept(&self) -> bool {
+        !self.is_kept.get() || self.known_conn().is_some()
+    }
+
     /// Sends a notice with the next request.
     pub fn tell(&self, notice: Vec<u8>) {
         self.notices.borrow_mut().push(notice);

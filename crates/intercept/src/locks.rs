@@ -8,6 +8,8 @@
 //! - who had it all the time (a shell whose child ran `flock 9`), when a child has ended and the
 //!   process makes its next call. The servers keep the lock for so long.
 //!
+//! A process that holds a lock and makes no call has a thread that keeps it ([`perthread::Ctx::keep_awake`]).
+//!
 //! What is locked stands in the page that the processes share ([`crate::head::LOCKED`]). The last one
 //! that has the page unlocks when it closes the descriptor or ends; a process that is killed holds
 //! on for two seconds.
@@ -62,6 +64,7 @@ pub async fn set(open: &Open, fs: &Dfs, obj: &Obj, ask: &LockAsk) -> Result<()> 
         fs.share_lock_owner(ask.owner);
     }
     fs.lock(obj, ask, None).await?;
+    keep_awake();
     if marks != 0 {
         let all = &open.head().marks;
         // Others that have joined may not have joined for these ranges.
@@ -124,9 +127,19 @@ pub fn join(open: &Arc<Open>) {
                 outcome => outcome?,
             }
         }
+        keep_awake();
         open.joined.store(time, SeqCst);
         Ok(())
     });
+}
+
+/// What this thread's context has locked is kept also while the program calls nothing.
+fn keep_awake() {
+    let kept = perthread::Ctx::of_thread().and_then(|ctx| ctx.keep_awake());
+    if let Err(error) = kept {
+        let text = format_args!("locks are kept only while the program makes calls: {error}");
+        crate::report::log(crate::report::Level::Warn, text);
+    }
 }
 
 /// Joins what children that have ended may have locked. Not in a signal handler.

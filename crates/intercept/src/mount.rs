@@ -6,7 +6,7 @@
 //! count in a word of shared memory that is compared each time.
 
 use crate::config::{self, Prefix};
-use crate::{caller, table};
+use crate::{caller, inside, table};
 use client::{Container, Pool};
 use dfs::{Dfs, MountFlags, Obj, OpenFlags};
 use foldhash::fast::FixedState;
@@ -63,6 +63,12 @@ static USER: User = User {
     after_fork: || {
         // SAFETY: called on the thread, or the copy of it, that took the lock.
         unsafe { KNOWN.release() };
+    },
+    as_own_thread: |body| {
+        let _ = inside::run(|| {
+            body();
+            Ok(())
+        });
     },
 };
 

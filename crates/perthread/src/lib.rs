@@ -13,6 +13,7 @@
 //! Fork: the child must not touch the parent's connections. It sees another generation, leaves
 //! the old contexts where they are and makes new ones; handles go on working.
 
+mod awake;
 mod fork_lock;
 
 pub use fork_lock::{ForkLock, ForkRwLock};
@@ -347,6 +348,8 @@ pub struct User {
     pub before_fork: fn(),
     /// After it, on both sides: let them go.
     pub after_fork: fn(),
+    /// Runs what is given in a thread of this crate's: one whose calls are not the program's.
+    pub as_own_thread: fn(&mut dyn FnMut()),
 }
 
 static USER: OnceLock<&'static User> = OnceLock::new();
@@ -388,6 +391,7 @@ fn asked_patience() -> Option<Patience> {
 pub fn close() {
     *OPTIONS.lock() = None;
     GENERATION.fetch_add(1, Ordering::SeqCst);
+    awake::start_anew();
     let free = std::mem::take(&mut *FREE.lock());
     let own = THREAD.try_with(|thread| thread.0.take()).ok().flatten();
     for ctx in free.into_iter().chain(own) {
@@ -405,6 +409,7 @@ pub fn is_open() -> bool {
 pub fn start_anew() {
     let generation = GENERATION.fetch_add(1, Ordering::SeqCst) + 1;
     FORKED_AT.store(generation, Ordering::SeqCst);
+    awake::start_anew();
     // Locks are the parent's, and so is what is known of them.
     if let Some(options) = &mut *OPTIONS.lock() {
         options.locks = client::LockBook::default();
@@ -417,6 +422,7 @@ pub fn start_anew() {
 extern "C" fn fork_prepare() {
     OPTIONS.hold();
     FREE.hold();
+    awake::hold();
     if let Some(user) = USER.get() {
         (user.before_fork)();
     }
@@ -428,6 +434,7 @@ fn fork_release() {
     }
     // SAFETY: `fork_prepare` ran on this thread, or on the one this is a copy of.
     unsafe {
+        awake::release();
         FREE.release();
         OPTIONS.release();
     }

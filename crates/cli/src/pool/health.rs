@@ -3,6 +3,7 @@
 use super::page_waits::{self, PageWaits};
 use super::rebuild::RebuildReport;
 use crate::exit::{Failure, Outcome, UNREACHABLE};
+use crate::output::plural;
 use crate::session::Session;
 use client::{ContHealth, HealthState, MissingTarget, PoolHealth};
 use serde::Serialize;
@@ -138,7 +139,10 @@ fn summary(pool: &PoolInfo, health: &PoolHealth, waits: &PageWaits) -> String {
         ),
     };
     if missing == 0 {
-        return format!("HEALTHY: all {targets} targets are up{moves}");
+        return match targets {
+            1 => format!("HEALTHY: its target is up{moves}"),
+            _ => format!("HEALTHY: all {targets} targets are up{moves}"),
+        };
     }
     if health.state == HealthState::Healthy {
         let verb = if missing == 1 { "is" } else { "are" };
@@ -165,7 +169,8 @@ fn summary(pool: &PoolInfo, health: &PoolHealth, waits: &PageWaits) -> String {
     };
     let verb = if missing == 1 { "is" } else { "are" };
     format!(
-        "{word}: {missing} of {targets} targets {verb} not whole ({}); {}; {}{moves}",
+        "{word}: {missing} of {} {verb} not whole ({}); {}; {}{moves}",
+        plural(targets, "target"),
         told.join(", "),
         meaning(health),
         todo

@@ -5,7 +5,7 @@ use super::dir::{Setup, SystemDir};
 use super::etcd;
 use super::process::{Running, log_tail, own_program, spawn};
 use crate::exit::Outcome;
-use crate::output::warn_line;
+use crate::output::{plural, warn_line};
 use crate::session::Session;
 use client::{Client, ConnectOptions, SystemAddress};
 use engine::EngineConfig;
@@ -152,16 +152,14 @@ pub fn run(session: &Session, args: &UpArgs) -> Outcome {
     };
     let out = session.out;
     out.show(&report, |to| {
-        let plural =
-            |count: u32, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
         let state = if running == setup.engines { "already running" } else { "running" };
         let targets = if setup.engines == 1 { "" } else { " each" };
         writeln!(
             to,
             "System at {} is {state}: {}, {}{targets}.",
             report.dir,
-            plural(setup.engines, "engine"),
-            plural(setup.targets, "target")
+            plural(setup.engines as usize, "engine"),
+            plural(setup.targets as usize, "target")
         )?;
         if out.quiet || running == setup.engines {
             return Ok(());

@@ -36,7 +36,7 @@ fn an_engine_that_is_killed_is_down_until_it_is_back() {
     assert!(down["why"].as_str().unwrap().contains("no answer for"), "{down}");
     assert!(down["since_version"].as_u64() > joined["since_version"].as_u64(), "{down}");
     let told = system.ok(&["pool", "create", "small", "--size", "128MiB"]);
-    assert!(told.contains("over 1 targets") && told.contains("Engine 1 left out"), "{told}");
+    assert!(told.contains("over 1 target,") && told.contains("Engine 1 left out"), "{told}");
     assert!(system.ok(&["system", "query"]).contains("Engine 1 is down since change"));
     system.ok(&["up"]);
     until(&system, "up");

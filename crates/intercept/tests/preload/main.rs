@@ -9,5 +9,6 @@ mod mounts;
 mod numbered;
 mod posix;
 mod processes;
+mod restarts;
 mod shells;
 mod tools;
