@@ -190,6 +190,9 @@ struct MdArgs {
 
 /// Hold a system of its own against this machine's tmpfs, and both against the project's goals
 #[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  azekura bench suite\n  azekura bench suite --only rounds --rounds 5 --scale 0.4"
+)]
 struct SuiteArgs {
     /// Only these parts: growth (directories with many files), rounds (against tmpfs and bare exchanges), protected (copies and codes against neither)
     #[arg(long, value_delimiter = ',', value_name = "PART,...")]

@@ -33,11 +33,13 @@ enum ContVerb {
     Create(Box<CreateArgs>),
     /// List the containers of a pool
     #[command(visible_alias = "ls")]
+    #[command(after_help = "Example:\n  azekura cont list tank")]
     List {
         /// Pool: label or UUID
         pool: String,
     },
     /// Show a container
+    #[command(after_help = "Example:\n  azekura cont query tank home")]
     Query(Which),
     /// Remove a container and all it holds
     #[command(after_help = "Example:\n  azekura cont destroy tank home --force")]
@@ -71,10 +73,13 @@ enum ContVerb {
     /// The same as 'snapshot create'
     CreateSnap(snapshot::CreateArgs),
     /// The same as 'snapshot list'
+    #[command(after_help = "Example:\n  azekura cont list-snaps tank home")]
     ListSnaps(snapshot::Which),
     /// The same as 'snapshot destroy'
+    #[command(after_help = "Example:\n  azekura cont destroy-snap tank home monday")]
     DestroySnap(snapshot::One),
     /// Print user attributes
+    #[command(after_help = "Example:\n  azekura cont get-attr tank home owner")]
     GetAttr {
         #[command(flatten)]
         which: Which,
@@ -82,6 +87,7 @@ enum ContVerb {
         names: Vec<String>,
     },
     /// Set user attributes
+    #[command(after_help = "Example:\n  azekura cont set-attr tank home owner=climate")]
     SetAttr {
         #[command(flatten)]
         which: Which,
@@ -90,6 +96,7 @@ enum ContVerb {
         changes: Vec<Assignment>,
     },
     /// Remove user attributes
+    #[command(after_help = "Example:\n  azekura cont del-attr tank home owner")]
     DelAttr {
         #[command(flatten)]
         which: Which,

@@ -32,12 +32,14 @@ pub struct JobArgs {
 #[derive(clap::Subcommand, Debug)]
 enum JobVerb {
     /// Show all jobs, over all targets
+    #[command(after_help = "Example:\n  azekura job list --sort wait")]
     List {
         /// What comes first
         #[arg(long, value_enum, default_value_t = Order::Ops)]
         sort: Order,
     },
     /// Show what one job does at each target, and how long it waits there
+    #[command(after_help = "Example:\n  azekura job show 4711")]
     Show {
         /// Its name; '-' for clients that name no job
         job: String,

@@ -236,4 +236,22 @@ mod tests {
     fn the_argument_definitions_are_consistent() {
         Cli::command().debug_assert();
     }
+
+    /// The names of all commands below one that show no example.
+    fn without_example(command: &clap::Command, path: &str) -> Vec<String> {
+        let below = command.get_subcommands();
+        let below: Vec<String> = below
+            .flat_map(|sub| without_example(sub, &format!("{path} {}", sub.get_name())))
+            .collect();
+        let help = command.clone().render_long_help().to_string();
+        match command.has_subcommands() || help.contains("Example") {
+            true => below,
+            false => vec![path.to_string()],
+        }
+    }
+
+    #[test]
+    fn each_command_shows_an_example() {
+        assert_eq!(without_example(&Cli::command(), "azekura"), Vec::<String>::new());
+    }
 }

@@ -50,6 +50,7 @@ enum PoolVerb {
     Create(CreateArgs),
     /// List pools
     #[command(visible_alias = "ls")]
+    #[command(after_help = "Example:\n  azekura pool list")]
     List,
     /// Show a pool: space by tier, targets, containers
     #[command(
@@ -152,6 +153,7 @@ enum PoolVerb {
         changes: Vec<Assignment>,
     },
     /// Print user attributes
+    #[command(after_help = "Example:\n  azekura pool get-attr tank owner")]
     GetAttr {
         /// Label or UUID
         pool: String,
@@ -168,6 +170,7 @@ enum PoolVerb {
         changes: Vec<Assignment>,
     },
     /// Remove user attributes
+    #[command(after_help = "Example:\n  azekura pool del-attr tank owner")]
     DelAttr {
         /// Label or UUID
         pool: String,

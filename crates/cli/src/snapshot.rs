@@ -56,6 +56,7 @@ enum SnapshotVerb {
     Create(CreateArgs),
     /// List the snapshots of a container
     #[command(visible_alias = "ls")]
+    #[command(after_help = "Example:\n  azekura cont snapshot list tank home")]
     List(Which),
     /// Remove a snapshot; space that only it needs comes back in the background
     #[command(after_help = "Example:\n  azekura cont snapshot destroy tank home monday")]

@@ -46,6 +46,7 @@ enum TierVerb {
     },
     /// List the tiers of the system
     #[command(visible_alias = "ls")]
+    #[command(after_help = "Example:\n  azekura tier list")]
     List,
     /// Put, get, list and remove an object, and measure that
     #[command(after_help = "Example:\n  azekura tier test cold")]

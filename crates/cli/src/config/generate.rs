@@ -21,6 +21,9 @@ const SECRET_BYTES: usize = 24;
 /// One directory for each host with engine.toml and the systemd unit, and a new secret for all. Copy each to
 /// /etc/azekura on its host.
 #[derive(clap::Args, Debug)]
+#[command(
+    after_help = "Example:\n  azekura config generate --hosts host1,host2,host3 --out ./cluster"
+)]
 pub struct GenerateArgs {
     /// Names or addresses of the machines, separated by commas; by these they must reach each other
     #[arg(long, value_delimiter = ',', required = true, value_name = "HOST,HOST,…")]

@@ -25,12 +25,14 @@ pub struct ConfigArgs {
 enum ConfigVerb {
     Generate(generate::GenerateArgs),
     /// Check files, and that the secrets they name can be used; starts nothing
+    #[command(after_help = "Example:\n  azekura config check /etc/azekura/engine.toml")]
     Check {
         /// Configuration files (TOML)
         #[arg(required = true)]
         files: Vec<PathBuf>,
     },
     /// Show every key with unit, default and range
+    #[command(after_help = "Example:\n  azekura config keys")]
     Keys,
 }
 

@@ -42,15 +42,24 @@ uploading: the same, and a program is sending it
 both: all in the pool and in the copy
 cloud: all in the copy, and some of it there only; reading brings it back
 
-Dirty is what the tier does not have as it is, also of files without a copy.")]
+Dirty is what the tier does not have as it is, also of files without a copy.
+
+Example:
+  azekura fs tier status --summary azk://tank/home/data")]
     Status(StatusArgs),
     /// Copy what is not in the tier yet; of a container's root also the description that restores it
+    #[command(after_help = "Example:\n  azekura fs tier sync azk://tank/home/")]
     Sync(Paths),
     /// Free the space of what the tier has, after reading it back from there and comparing
+    #[command(
+        after_help = "Examples:\n  azekura fs tier evict --dry-run azk://tank/home/old\n  azekura fs tier evict azk://tank/home/old"
+    )]
     Evict(EvictArgs),
     /// Bring back what is in the tier only
+    #[command(after_help = "Example:\n  azekura fs tier fetch azk://tank/home/data/a.bin")]
     Fetch(Paths),
     /// Wait until the tier has everything; somebody else syncs
+    #[command(after_help = "Example:\n  azekura fs tier wait azk://tank/home/data")]
     Wait(Paths),
     Policy(policy::PolicyArgs),
     /// Have files stay in the pool, also those made later below a directory, and bring back what is in the tier only

@@ -38,12 +38,17 @@ pub struct SystemArgs {
 #[derive(clap::Subcommand, Debug)]
 enum SystemVerb {
     /// Show which system it is and which engine leads
+    #[command(after_help = "Example:\n  azekura system query")]
     Query,
     /// Show the engines with state, address, fault domain and targets
+    #[command(
+        after_help = "Examples:\n  azekura system list-engines\n  azekura system list-engines --json"
+    )]
     ListEngines,
     /// Take an engine out: its targets are down in all pools until clear-exclude
     ///
     /// Objects without a copy elsewhere are still read and written there while the engine runs: nobody else could.
+    #[command(after_help = "Example:\n  azekura system exclude 2 --why 'disk fails'")]
     Exclude {
         /// The engine's rank
         rank: u32,
@@ -54,6 +59,7 @@ enum SystemVerb {
     /// Take an excluded engine back
     ///
     /// Its targets catch up with what was done to objects with copies meanwhile; then they are up.
+    #[command(after_help = "Example:\n  azekura system clear-exclude 2")]
     ClearExclude {
         /// The engine's rank
         rank: u32,
@@ -62,6 +68,9 @@ enum SystemVerb {
     ///
     /// It serves until they have it, and new pools leave it out. Nothing begins where a pool has too few other engines for its
     /// copies, or too little room. See 'azekura pool rebuild status POOL --wait'; then the engine can be stopped and erased.
+    #[command(
+        after_help = "Examples:\n  azekura system drain 2 --dry-run\n  azekura system drain 2\n  azekura system drain 2 --undo"
+    )]
     Drain {
         /// The engine's rank
         rank: u32,
