@@ -313,12 +313,12 @@ fn add(session: &Session, args: &AddArgs) -> Outcome {
     debug_assert_eq!(size::parse("16MiB"), Ok(PART_BYTES_DEFAULT));
     debug_assert_eq!(ZSTD_LEVEL_DEFAULT, 3);
     let attr = attr_name(&args.name)?;
-    // What cannot be opened here is told here.
-    Store::open(&definition)?;
     if definitions(session)?.contains_key(&args.name) {
         let text = format!("tier '{}' exists already; remove it first", args.name);
         return Err(Error::new(Code::Exist, text).into());
     }
+    // What cannot be opened here is told here.
+    Store::found(&definition)?;
     let attrs = BTreeMap::from([(attr, Some(definition.encode()))]);
     props::run(session, ControlRequest::SetAttrs { subject: Subject::System, attrs })?;
     session.out.done(&format!("Tier '{}' is at {}.", args.name, definition.url))

@@ -22,6 +22,7 @@ mod gc;
 mod keep;
 mod key;
 pub mod manifest;
+mod mark;
 mod mover;
 pub mod part;
 mod policy;

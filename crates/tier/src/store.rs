@@ -7,6 +7,7 @@ use crate::credentials::Credentials;
 use crate::definition::{Definition, Kind};
 use crate::key::Key;
 use crate::manifest::PartName;
+use crate::mark;
 use crate::part::{self, Coding};
 use async_recursion::async_recursion as boxed;
 use futures_util::TryStreamExt;
@@ -29,7 +30,7 @@ const SILENCE_MAX: Duration = Duration::from_secs(60);
 /// The variable that does: seconds, at least 1.
 const SILENCE_VARIABLE: &str = "AZEKURA_TIER_TIMEOUT";
 /// Where files of the directory back end are until they are whole; below its root.
-const UNFINISHED: &str = ".unfinished";
+pub(crate) const UNFINISHED: &str = ".unfinished";
 /// The least that a thread may ask for of the processors.
 const NICE_MAX: i32 = 19;
 /// Most bytes that there is room for before they come: what is asked for is what somebody says there is.
@@ -114,10 +115,20 @@ pub fn give_way() {
 }
 
 impl Store {
+    /// [`Store::open`] of a place that becomes a tier: a directory is made and marked.
+    pub fn found(definition: &Definition) -> Result<Store> {
+        definition.check()?;
+        let place = definition.place()?;
+        if place.kind == Kind::Fs {
+            mark::make(Path::new(&place.root))?;
+        }
+        Store::open(definition)
+    }
+
     /// Opens the place that a definition names. Asks nobody yet.
     ///
     /// Errors: those of [`Definition::check`] and [`Credentials::read`]; `Access` when the store needs credentials and
-    /// there are none.
+    /// there are none; `Unreach` when it is a directory whose disk seems not to be mounted.
     pub fn open(definition: &Definition) -> Result<Store> {
         definition.check()?;
         // Builders make clients, which want to know whose cryptography they use.
@@ -142,6 +153,8 @@ impl Store {
         let opened = match place.kind {
             Kind::Fs => {
                 let root = PathBuf::from(&place.root);
+                // The back end makes what is not there.
+                mark::check(&root)?;
                 let unfinished = root.join(UNFINISHED);
                 let builder = services::Fs::default()
                     .root(&place.root)
@@ -261,6 +274,11 @@ impl Store {
     #[boxed]
     pub async fn put(&self, key: String, bytes: Vec<u8>) -> Result<()> {
         let (operator, dir) = (self.operator.clone(), self.dir.clone());
+        if let Some(dir) = dir.clone() {
+            // It may have been unmounted since this was opened.
+            let checked = self.runtime()?.spawn_blocking(move || mark::check(&dir)).await;
+            checked.map_err(ended)??;
+        }
         self.run(key.clone(), async move {
             operator.write(&key, bytes).await?;
             if let Some(dir) = dir {
@@ -628,7 +646,7 @@ mod tests {
             zstd_level: None,
             key_file: None,
         };
-        let store = Store::open(&definition).unwrap();
+        let store = Store::found(&definition).unwrap();
         let wait = |what: futures_util::future::BoxFuture<'_, Result<()>>| {
             runtime().unwrap().block_on(what).unwrap();
         };
@@ -646,6 +664,12 @@ mod tests {
                 assert_eq!(store.get("a/b/c").await.unwrap_err().code, Code::NonExist);
                 let checked = store.check("check/x").await?;
                 assert!(checked.lists && checked.tells_times && checked.put_bytes_s > 0);
+                // Its disk is unmounted, and what is below it shows.
+                std::fs::remove_dir_all(dir.path()).unwrap();
+                std::fs::create_dir(dir.path()).unwrap();
+                let refused = store.put("a/b/c".into(), b"bytes".to_vec()).await.unwrap_err();
+                assert_eq!(refused.code, Code::Unreach);
+                assert!(!dir.path().join("a").exists(), "{refused}");
                 Ok(())
             }
             .boxed(),

@@ -65,7 +65,8 @@ fn objects(dir: &Path, ending: &str) -> Vec<PathBuf> {
             }
         }
     }
-    found.retain(|path| path.to_str().unwrap().ends_with(ending));
+    let is_mark = |path: &PathBuf| path.file_name().unwrap() == ".azekura-tier";
+    found.retain(|path| path.to_str().unwrap().ends_with(ending) && !is_mark(path));
     found.sort();
     found
 }
@@ -255,6 +256,38 @@ fn the_store_alone_makes_the_container_again() {
     assert!(text.contains("missing: /d/e/large") && text.contains("2 files"), "{text}");
     assert_eq!(other.run(&["fs", "cat", "azk://pond/three/second"]).stdout, b"small");
     other.fails(3, &["large"], &["fs", "cat", "azk://pond/three/d/e/large"]);
+}
+
+/// The directory of a tier was made anew on the disk below while its own was not mounted: what was copied there, and evicted, was gone when that was back.
+#[test]
+fn a_tier_whose_disk_is_not_mounted_is_not_made_anew() {
+    let system = system();
+    let (dir, disk) = (store(&system), system.path("disk"));
+    let first = noise(7, 2 * MIB);
+    put(&system, "a", &first);
+    system.ok(&["fs", "tier", "sync", HOME]);
+    system.ok(&["fs", "tier", "evict", HOME]);
+    std::fs::rename(&dir, &disk).unwrap();
+    for mount_point in [false, true] {
+        if mount_point {
+            std::fs::create_dir(&dir).unwrap();
+        }
+        put(&system, "b", format!("second, {mount_point}").as_bytes());
+        for what in [&["sync"][..], &["evict"]] {
+            let output = system.run(&[&["fs", "tier"], what, &[HOME]].concat());
+            let text = all_text(&output);
+            assert!(!output.status.success() && text.contains("mounted"), "{text}");
+        }
+        assert!(!system.run(&["fs", "cat", &format!("{HOME}/a")]).status.success());
+        assert_eq!(cat(&system, "b"), format!("second, {mount_point}").as_bytes());
+    }
+    assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 0, "nothing is put where a disk belongs");
+    std::fs::remove_dir(&dir).unwrap();
+    std::fs::rename(&disk, &dir).unwrap();
+    system.ok(&["fs", "tier", "sync", HOME]);
+    system.ok(&["fs", "tier", "evict", HOME]);
+    assert!(cat(&system, "a") == first);
+    assert_eq!(cat(&system, "b"), b"second, true");
 }
 
 #[test]

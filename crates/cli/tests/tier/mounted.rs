@@ -95,7 +95,7 @@ fn a_store_is_mounted_by_its_url_without_any_system() {
     system.fails(3, &["no tier 'x'"], &[&mount[..], &["x"]].concat());
     system.fails(2, &["go with a URL"], &[&mount[..], &["cold", "--region", "x"]].concat());
     let missing = format!("fs://{}", system.path("nothing").display());
-    system.fails(3, &["no container"], &[&mount[..], &[&missing]].concat());
+    system.fails(6, &["missing or empty"], &[&mount[..], &[&missing]].concat());
 }
 
 #[test]
