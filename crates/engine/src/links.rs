@@ -241,9 +241,12 @@ impl Target {
                 Answer::Done
             }
             Op::FreeClosed { unit } => {
-                if ctx.handles.is_open(&handle(*unit)) || self.awaits_openers(ctx) {
-                    let text = "a client holds the object open, or may say so yet after a restart";
-                    return Err(Error::new(Code::Busy, text));
+                if ctx.handles.is_open(&handle(*unit)) {
+                    return Err(Error::new(Code::Busy, "a client holds the object open"));
+                }
+                if self.awaits_openers(ctx) {
+                    let text = "it is not known yet, after a restart, who holds the object open";
+                    return Err(Error::new(Code::WouldBlock, text));
                 }
                 plan.orphans.push(OrphanChange::Add(*unit));
                 plan.after.linger.push(handle(*unit));

@@ -343,7 +343,7 @@ pub enum Op<'a> {
     /// (`NonExist` when it would not be: it is gone).
     Adopt { unit: Unit },
     /// Punch an object that another one has taken the place of, some seconds later; `Busy`, and no effect, when a client holds
-    /// it open, or may say so yet after a restart.
+    /// it open, `WouldBlock` when one may say so yet after a restart.
     FreeClosed { unit: Unit },
 }
 

@@ -33,6 +33,8 @@ use wire::obj::{Cond, Op, ReadCheck, ReadScope, Tail};
 /// ends.
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// An engine that was started again, or leads what another one did, knows after half a minute who holds what open.
+const OPENERS_KNOWN_MAX: Duration = Duration::from_secs(40);
 /// Most names of a file whose class can be changed: all of them are switched in one transaction.
 pub const NAMES_MAX: usize = 256;
 
@@ -90,10 +92,10 @@ impl Dfs {
         let sink = ArrayObj { oid: new, ..source.clone() };
         let mut copy = Copy::new(source, sink);
         let env = shared.cont.client().env().clone();
-        let (mut deadline, mut pause) = (None, PAUSE_MIN);
+        let (mut deadline, mut known_at, mut pause) = (None, None, PAUSE_MIN);
         loop {
             let passed = self.pass(&mut copy, &file, is_tiered, on_bytes).await;
-            let deadline = *deadline.get_or_insert(env.now() + wait);
+            let mut wait_until = *deadline.get_or_insert(env.now() + wait);
             let switched = match passed {
                 Ok(()) => self.switch(names, &file, &copy).await,
                 Err(error) => Err(error),
@@ -101,6 +103,12 @@ impl Dfs {
             let text = match switched {
                 Ok(()) => break,
                 Err(error) if error.code == Code::Busy => "the file is open",
+                // Not the file's doing, and over soon.
+                Err(error) if error.code == Code::WouldBlock => {
+                    let known = *known_at.get_or_insert(env.now() + OPENERS_KNOWN_MAX);
+                    wait_until = wait_until.max(known);
+                    "engines were started again, and do not know yet whether the file is open"
+                }
                 // Changed, or part of another transaction.
                 Err(error) if error.code == Code::TxRestart => "the file is being changed",
                 // It got a copy in a tier meanwhile, and some of it went.
@@ -110,7 +118,7 @@ impl Dfs {
                 }
                 Err(error) => return Err(error),
             };
-            if env.now() >= deadline {
+            if env.now() >= wait_until {
                 return Err(Error::new(Code::Busy, text));
             }
             env.sleep(pause).await;
@@ -181,8 +189,8 @@ impl Dfs {
 
     /// Puts the new object in the old one's place.
     ///
-    /// Errors: `TxRestart` when the file has changed since it was copied; `Busy` when it is open; `NonExist`, `NotSupported` when
-    /// the names are others now.
+    /// Errors: `TxRestart` when the file has changed since it was copied; `Busy` when it is open, `WouldBlock` when that is not known;
+    /// `NonExist`, `NotSupported` when the names are others now.
     async fn switch(&self, names: &[Location], file: &Obj, copy: &Copy) -> Result<()> {
         let shared = &self.shared;
         let (old, new) = (copy.source.oid, copy.sink.oid);

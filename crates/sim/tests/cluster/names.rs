@@ -2,6 +2,7 @@
 
 use client::Client;
 use dfs::check::Mend;
+use dfs::migrate::{MigrateOptions, Migrating};
 use dfs::sys::Sys;
 use dfs::{
     AllocateFlags, CreateOptions, Credentials, Dfs, DirAnchor, FormatOptions, LockAsk, LockKind,
@@ -310,6 +311,46 @@ fn a_check_begun_right_after_an_engines_death_ends_with_the_next_map() {
             assert_eq!(report, whole, "seed {seed}");
             // Its leases run out first, and the others settle what it led.
             assert!(took < Duration::from_secs(30), "seed {seed}: {took:?}");
+        });
+    }
+}
+
+/// For half a minute after an engine's death who leads in its place does not know what clients hold open: migrations said of each file that it is open all the time,
+/// and failed.
+#[test]
+fn files_get_another_class_right_after_an_engines_death() {
+    for seed in seeds(4) {
+        let cluster = Cluster::start(ClusterSpec { seed, engines: 3, targets: 1 }).unwrap();
+        cluster.block_on(async {
+            let client = cluster.client("c");
+            let sys = file_system(&client, 3).await;
+            for number in 0..10 {
+                // Directories are on all engines, and their files with them.
+                sys.mkdir(format!("/d{number}").as_bytes(), 0o755).await.unwrap();
+                let path = format!("/d{number}/f");
+                sys.write_file(path.as_bytes(), b"bytes", 0o644).await.unwrap();
+            }
+            let open = sys
+                .open(b"/d3/f", OpenFlags::READ_WRITE, 0, &CreateOptions::default())
+                .await
+                .unwrap();
+            cluster.kill_engine(1);
+            let wait = Duration::from_secs(5);
+            let to = MigrateOptions { class: "RP_2GX".parse().unwrap(), wait, parallel: 2 };
+            let top = sys.lookup(b"/", true).await.unwrap();
+            let mut refused = Vec::new();
+            let tell = |news| {
+                if let Migrating::File { path, outcome: Err(error) } = news {
+                    refused.push((path, error.code));
+                }
+            };
+            sys.fs().migrate(&top, &to, &|_| (), tell).await.unwrap();
+            assert_eq!(
+                refused,
+                [(b"d3/f".to_vec(), Code::Busy)],
+                "seed {seed}: the one that is open"
+            );
+            drop(open);
         });
     }
 }
