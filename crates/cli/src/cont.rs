@@ -1,7 +1,7 @@
 //! `azekura cont`: containers of a pool.
 
 use crate::exit::Outcome;
-use crate::output::{Table, utc, write_pairs};
+use crate::output::{Table, plural, utc, write_pairs};
 use crate::props::{self, Assignment, wrong_reply};
 use crate::session::{Session, root_for_caller};
 use crate::snapshot::{self, SnapshotArgs};
@@ -370,6 +370,17 @@ fn create(session: &Session, args: &CreateArgs) -> Outcome {
                 size::format(info.props.chunk_bytes)
             )?;
         }
+        let names = info.props.dir_oclass;
+        let [survives, names_survive] = [files, names].map(|class| class.scheme.redundancy_factor());
+        if info.props.layout == ContLayout::Posix && survives > names_survive {
+            writeln!(
+                out,
+                "Its files (class {files}) outlive the loss of {}, their names (class {names}) of {}: create it with --rd-fac {survives}, \
+                 or give it a --dir-oclass with as many copies.",
+                plural(survives.into(), "engine"),
+                if names_survive == 0 { "none".to_string() } else { names_survive.to_string() },
+            )?;
+        }
         let copies = info.props.file_oclass.scheme.members().max(info.props.oclass.scheme.members());
         let mut ranks: Vec<_> = pool.map().targets.iter().map(|target| target.rank).collect();
         ranks.sort_unstable();
@@ -377,9 +388,9 @@ fn create(session: &Session, args: &CreateArgs) -> Outcome {
         if copies > ranks.len() {
             writeln!(
                 out,
-                "Its objects have {copies} copies or cells, but the pool has {} engine(s): those that share an engine are \
+                "Its objects have {copies} copies or cells, but the pool has {}: those that share an engine are \
                  lost together.",
-                ranks.len()
+                plural(ranks.len(), "engine")
             )?;
         }
         Ok(())

@@ -135,6 +135,14 @@ fn containers_are_made_shown_changed_and_removed() {
         system.fails(2, &["SX@8192", "directories only"], &words);
     }
     system.fails(2, &["SX@1000"], &["cont", "create", "tank", "other", "--dir-oclass", "SX@1000"]);
+    // Files with copies in directories without any are lost with their names.
+    let copied = ["cont", "create", "tank", "copied", "--file-oclass", "RP_2GX"];
+    let told = system.ok(&copied);
+    assert!(told.contains("(class SX@8192) of none") && told.contains("--rd-fac 1"), "{told}");
+    system.ok(&["cont", "destroy", "tank", "copied"]);
+    let told = system.ok(&[&copied[..], &["--rd-fac", "1"]].concat());
+    assert!(!told.contains("outlive"), "{told}");
+    system.ok(&["cont", "destroy", "tank", "copied"]);
     let words = ["cont", "set-prop", "tank", "wide", "file-oclass=SX@8192"];
     system.fails(2, &["directories only"], &words);
     system.ok(&["cont", "set-prop", "tank", "wide", "dir-oclass=SX@1024"]);
