@@ -1,7 +1,7 @@
 //! Taking a copy of a file.
 //!
 //! What is read between two looks at the file that are equal is the file as it was in between. Parts that the copy of before
-//! has as they are now are named again, not sent again.
+//! has as they are now are named again, not sent again. Of parts in which there is nothing one is sent, and named for all.
 
 use crate::copy::{manifest_key, manifest_of, parallel, part_key, upload_prefix};
 use crate::manifest::{FileManifest, PartName, to_hex};
@@ -95,6 +95,13 @@ pub(crate) async fn copy_shown(
     Ok((upload.put_manifest(&survey).await?, sent))
 }
 
+/// True when there is nothing in a range of the file.
+fn is_hole(survey: &Survey, at: u64, count: u64) -> bool {
+    let first = (at / survey.chunk_bytes) as usize;
+    let end = (at + count).div_ceil(survey.chunk_bytes) as usize;
+    (first..end.min(survey.chunks.len())).all(|chunk| survey.is_absent(chunk))
+}
+
 struct Uploading<'a> {
     fs: &'a Dfs,
     file: &'a Obj,
@@ -171,6 +178,8 @@ impl<'a> Uploading<'a> {
         let parallel = parallel(self.part_bytes);
         let (mut done_bytes, mut told_ns) = (0, 0);
         let mut going = FuturesUnordered::new();
+        // Parts of zeros behind the first one of their size, which is sent.
+        let (mut zeros, mut like_zeros) = (None, Vec::new());
         let mut at = 0;
         while at < survey.size {
             let count = self.part_bytes.min(survey.size - at);
@@ -185,7 +194,15 @@ impl<'a> Uploading<'a> {
                 synced.kept_bytes += count;
                 done_bytes += count;
                 progress(count);
+            } else if zeros.is_some() && count == self.part_bytes && is_hole(survey, at, count) {
+                like_zeros.push(self.parts.len());
+                self.parts.push(None);
+                done_bytes += count;
+                progress(count);
             } else {
+                if count == self.part_bytes && is_hole(survey, at, count) {
+                    zeros = Some(self.parts.len());
+                }
                 let mut bytes = vec![0; count as usize];
                 if self.fs.read(self.file, at, &mut bytes).await? as u64 != count {
                     // It was cut: the next look will show it.
@@ -210,6 +227,9 @@ impl<'a> Uploading<'a> {
         }
         while let Some(sent) = going.next().await {
             self.has_sent(sent?, progress);
+        }
+        for at in like_zeros {
+            self.parts[at] = zeros.and_then(|zeros| self.parts[zeros].clone());
         }
         Ok(synced)
     }

@@ -258,6 +258,29 @@ fn the_store_alone_makes_the_container_again() {
     other.fails(3, &["large"], &["fs", "cat", "azk://pond/three/d/e/large"]);
 }
 
+/// Holes went to the tier as zeros: all of an image that was nearly empty.
+#[test]
+fn of_holes_one_part_is_sent() {
+    let system = system();
+    let mut data = vec![0; 80 * MIB];
+    data[33 * MIB..35 * MIB].copy_from_slice(&noise(8, 2 * MIB));
+    data[79 * MIB + 5] = 1;
+    put(&system, "image", &data);
+    let synced = system.json(&["fs", "tier", "sync", &format!("{HOME}/image")]);
+    // Zeros, the part with noise, and the last one, of 8 MiB each.
+    assert_eq!(objects(&store(&system), ".part").len(), 3, "{synced}");
+    system.ok(&["fs", "tier", "evict", HOME]);
+    assert_eq!(state(&system, "image"), "cloud");
+    assert!(cat(&system, "image") == data);
+    // What is written into a hole is sent.
+    data[17 * MIB] = 7;
+    put(&system, "image", &data);
+    system.ok(&["fs", "tier", "sync", HOME]);
+    system.ok(&["tier", "gc", HOME, "--older-than", "0"]);
+    system.ok(&["fs", "tier", "evict", HOME]);
+    assert!(cat(&system, "image") == data);
+}
+
 /// The directory of a tier was made anew on the disk below while its own was not mounted: what was copied there, and evicted, was gone when that was back.
 #[test]
 fn a_tier_whose_disk_is_not_mounted_is_not_made_anew() {

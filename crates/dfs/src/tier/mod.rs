@@ -238,6 +238,13 @@ impl Survey {
         }
     }
 
+    /// True when there is nothing of the chunk: it reads as zeros.
+    pub fn is_absent(&self, chunk: usize) -> bool {
+        let is_absent = |piece: Chunk| matches!(piece, Chunk::Absent { .. });
+        let first = self.split.filter(|(split, _)| *split == chunk);
+        is_absent(self.chunks[chunk]) && first.is_none_or(|(_, first)| is_absent(first))
+    }
+
     fn is_piece_clean(&self, record: &TierRecord, group: u32, piece: Chunk) -> bool {
         match piece {
             Chunk::Stub { .. } => true,
