@@ -8,37 +8,51 @@
 
 use crate::cont::Container;
 use crate::target::Ask;
+use std::collections::VecDeque;
+use types::map::HashMap;
 use types::{Code, Error, Oid, Result, Unit, hash};
 use wire::obj::{Cond, FetchIod, FetchWant, Fetched, Op, OpReply, Request};
 use wire::spread::{MARKER, REACHED, Spread};
 
-/// Objects remembered; a small direct-mapped table.
+/// Objects remembered; the one that was learnt first goes for a new one.
 const OBJECTS_KNOWN: usize = 1024;
 
 /// How far the dkeys of objects have moved: all with this hash or a lesser one are in their groups.
+///
+/// Invariant: what was learnt last of some objects is known of all of them, whichever they are, up to [`OBJECTS_KNOWN`]: a batch of two
+/// objects that can be known by turns only is sent to the wrong group of one of them for ever.
 #[derive(Default)]
-pub(crate) struct KnownSpreads(Vec<(Oid, u64)>);
+pub(crate) struct KnownSpreads {
+    reached: HashMap<Oid, u64>,
+    /// As they were learnt.
+    order: VecDeque<Oid>,
+}
 
 impl KnownSpreads {
-    fn slot(oid: Oid) -> usize {
-        hash::mix2(oid.hi, oid.lo) as usize % OBJECTS_KNOWN
-    }
-
     fn reached(&self, oid: Oid) -> Option<u64> {
-        let (known, reached) = self.0.get(KnownSpreads::slot(oid))?;
-        (*known == oid).then_some(*reached)
+        self.reached.get(&oid).copied()
     }
 
     /// A container may be rolled back to when less had moved.
     fn note(&mut self, oid: Oid, reached: Option<u64>) {
-        if self.0.is_empty() {
-            self.0.resize(OBJECTS_KNOWN, (Oid::NIL, 0));
+        if self.reached.contains_key(&oid) && self.order.back() != Some(&oid) {
+            self.order.retain(|known| *known != oid);
+            self.reached.remove(&oid);
         }
-        let slot = &mut self.0[KnownSpreads::slot(oid)];
-        match reached {
-            Some(reached) => *slot = (oid, reached),
-            None if slot.0 == oid => *slot = (Oid::NIL, 0),
-            None => {}
+        let Some(reached) = reached else {
+            if self.reached.remove(&oid).is_some() {
+                self.order.pop_back();
+            }
+            return;
+        };
+        if self.reached.insert(oid, reached).is_some() {
+            return;
+        }
+        self.order.push_back(oid);
+        if self.order.len() > OBJECTS_KNOWN
+            && let Some(first) = self.order.pop_front()
+        {
+            self.reached.remove(&first);
         }
     }
 }
@@ -133,21 +147,34 @@ impl Container {
 mod tests {
     use super::*;
 
+    /// Two directories that shared a slot of a table were known by turns only, and a rename from one to the other never ended.
     #[test]
-    fn the_table_forgets_what_shares_a_slot_and_what_was_taken_back() {
+    fn all_that_was_learnt_last_is_known() {
         let mut known = KnownSpreads::default();
         let oid = |lo| Oid { hi: 1, lo };
         assert_eq!(known.reached(oid(1)), None);
-        known.note(oid(1), Some(7));
-        known.note(oid(1), Some(9));
-        assert_eq!(known.reached(oid(1)), Some(9));
-        let slot = KnownSpreads::slot(oid(1));
-        let other = (2..).map(oid).find(|oid| KnownSpreads::slot(*oid) == slot).unwrap();
-        known.note(other, None);
-        assert_eq!((known.reached(oid(1)), known.reached(other)), (Some(9), None));
-        known.note(other, Some(3));
-        assert_eq!((known.reached(oid(1)), known.reached(other)), (None, Some(3)));
-        known.note(other, None);
-        assert_eq!(known.reached(other), None);
+        for lo in 0..2 * OBJECTS_KNOWN as u64 {
+            known.note(oid(lo), Some(lo));
+        }
+        for lo in 0..OBJECTS_KNOWN as u64 {
+            assert_eq!(known.reached(oid(lo)), None, "{lo} was learnt before as many others");
+            let later = lo + OBJECTS_KNOWN as u64;
+            assert_eq!(known.reached(oid(later)), Some(later));
+        }
+        // The oldest one is learnt again, and with it another one.
+        known.note(oid(OBJECTS_KNOWN as u64), Some(1));
+        known.note(oid(1), Some(2));
+        assert_eq!(known.reached(oid(OBJECTS_KNOWN as u64)), Some(1));
+        assert_eq!(known.reached(oid(1)), Some(2));
+        let last = 2 * OBJECTS_KNOWN as u64 - 1;
+        known.note(oid(last), Some(9));
+        assert_eq!(known.reached(oid(last)), Some(9));
+        known.note(oid(last), None);
+        known.note(oid(last), None);
+        assert_eq!(known.reached(oid(last)), None);
+        assert_eq!(
+            (known.reached.len(), known.order.len()),
+            (OBJECTS_KNOWN - 1, OBJECTS_KNOWN - 1)
+        );
     }
 }
