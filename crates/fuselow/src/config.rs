@@ -66,7 +66,7 @@ impl Default for MountOptions {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Config {
     pub mount: MountOptions,
-    /// Worker threads; 0: one per CPU, at most eight.
+    /// Worker threads; 0: one per CPU, at most eight, and one alone where `/dev/fuse` is served on two CPUs.
     pub threads: usize,
     pub transport: Transport,
     /// Largest write request, bytes. The kernel's limit (`fs.fuse.max_pages_limit`, by default
@@ -128,10 +128,33 @@ impl Config {
     /// Number of worker threads.
     pub fn thread_count(&self) -> usize {
         match self.threads {
-            0 => std::thread::available_parallelism().map_or(1, |count| count.get()).min(8),
+            0 => {
+                let cpus = std::thread::available_parallelism().map_or(1, |count| count.get());
+                threads_for(cpus, self.expects_uring())
+            }
             count => count,
         }
     }
+
+    /// The kernel offers io_uring, as far as can be told before it is asked.
+    fn expects_uring(&self) -> bool {
+        let offers = || std::fs::read(URING_SWITCH).is_ok_and(|text| text.starts_with(b"Y"));
+        match self.transport {
+            Transport::Dev => false,
+            Transport::Uring => true,
+            Transport::Auto => offers(),
+        }
+    }
+}
+
+/// Whether the kernel has FUSE over io_uring on.
+const URING_SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
+
+/// Threads of a mount on a machine that its programs use, too. On two CPUs a second thread at `/dev/fuse` takes more from the programs, and
+/// from an engine of the machine, than it gives ([why](../../../docs/decisions/2026-11-30-targets-by-cores.md)); with io_uring
+/// each CPU has a queue of its own.
+fn threads_for(cpus: usize, with_uring: bool) -> usize {
+    if cpus <= 2 && !with_uring { 1 } else { cpus.min(8) }
 }
 
 /// What was agreed on with the kernel.
@@ -174,5 +197,22 @@ impl Negotiated {
         (usize::from(self.max_pages) * PAGE_BYTES)
             .max(self.max_write_bytes as usize)
             .max(super::abi::READ_BUFFER_MIN)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_cpus_have_one_thread_at_the_device() {
+        for (cpus, at_device, with_uring) in [(1, 1, 1), (2, 1, 2), (4, 4, 4), (64, 8, 8)] {
+            assert_eq!(
+                (threads_for(cpus, false), threads_for(cpus, true)),
+                (at_device, with_uring)
+            );
+        }
+        let config = Config { threads: 3, ..Config::default() };
+        assert_eq!(config.thread_count(), 3);
     }
 }

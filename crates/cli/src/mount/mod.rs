@@ -57,7 +57,7 @@ pub struct MountArgs {
     /// A snapshot of the container, read-only
     #[arg(long, value_name = "NAME")]
     snapshot: Option<String>,
-    /// Threads that serve; 0: one per CPU, at most eight
+    /// Threads that serve; 0: one per CPU, at most eight, and one alone at /dev/fuse on two CPUs
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
     /// How requests come from the kernel: auto, uring or dev
