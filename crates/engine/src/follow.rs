@@ -535,10 +535,9 @@ impl Target {
             || has_moved
             || map.targets.iter().any(|target| is_lost(target) || is_passed(target));
         if may_inherit {
-            self.locks.begin_grace(self.env.now());
-        }
-        if ctx.shard.holds_copies() && may_inherit {
-            self.inherit(ctx);
+            // Between maps that are not next to each other, and while this target was away, anybody may have led.
+            let is_next = |before: &Rc<PoolMap>| before.version + 1 == map.version;
+            self.inherit(ctx, before.clone().filter(|before| !is_whole_again && is_next(before)));
         }
         ctx.alike.follow_map(self.id, &map, has_moved || map.next.is_some());
         if may_inherit {

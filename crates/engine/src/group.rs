@@ -28,6 +28,11 @@ fn layout_with(unit: Unit, map: &PoolMap) -> Result<Layout> {
     Err(Error::inval(format!("object {} has no group {}", unit.object, unit.group)))
 }
 
+/// Who leads a unit's group by a map; nobody where the map knows nothing of it, or no member serves.
+pub(crate) fn leader_by(unit: Unit, map: &PoolMap) -> Option<TargetId> {
+    layout_with(unit, map).ok()?.leader(unit.group as usize, map)
+}
+
 impl Target {
     /// The target that leads a unit's group now.
     ///

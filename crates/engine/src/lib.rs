@@ -47,6 +47,7 @@ mod group;
 mod growth;
 mod home;
 mod in_progress;
+mod inherited;
 mod jobs;
 mod joining;
 mod kept_maps;

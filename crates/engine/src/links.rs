@@ -244,7 +244,7 @@ impl Target {
                 if ctx.handles.is_open(&handle(*unit)) {
                     return Err(Error::new(Code::Busy, "a client holds the object open"));
                 }
-                if self.awaits_openers(ctx) {
+                if self.awaits_openers(ctx, *unit) {
                     let text = "it is not known yet, after a restart, who holds the object open";
                     return Err(Error::new(Code::WouldBlock, text));
                 }
@@ -290,7 +290,7 @@ impl Target {
         whole: bool,
     ) {
         let open = ctx.handles.is_open(&handle) || plan.after.opens.contains(&handle);
-        if !whole || open || self.awaits_openers(ctx) {
+        if !whole || open || self.awaits_openers(ctx, handle.1) {
             plan.orphans.push(OrphanChange::Add(handle.1));
             plan.after.reap.push(handle);
         } else if view.has_object(handle.1) {
@@ -450,8 +450,8 @@ impl Target {
     /// holds it open (its last close comes here again) or may do so (then all orphans come here again
     /// when that is known).
     fn reap(self: &Rc<Self>, ctx: &Rc<TargetPool>, handle: Handle) {
-        if !self.pools.serves(ctx) || self.awaits_openers(ctx) || !ctx.handles.begin_to_free(handle)
-        {
+        let is_awaited = || self.awaits_openers(ctx, handle.1);
+        if !self.pools.serves(ctx) || is_awaited() || !ctx.handles.begin_to_free(handle) {
             return;
         }
         // Who leads the group frees it.
@@ -464,7 +464,7 @@ impl Target {
             let mut pause = REAP_PAUSE_MIN;
             // A rollback may have made it an object like others. The part may have been let go meanwhile, and opened again.
             while let Some(ctx) = target.pools.served(pool)
-                && !target.awaits_openers(&ctx)
+                && !target.awaits_openers(&ctx, handle.1)
                 && ctx.shard.is_orphan(handle.0, handle.1)
                 && let Err(error) = target.reap_once(&ctx, handle).await
             {

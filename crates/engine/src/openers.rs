@@ -5,6 +5,7 @@
 //! that it has registered all its handles again, or its process has ended (which is known of those on this host, also
 //! of who ended while there was no engine), or for [`RETURN_TIME_MAX`], all restarts together: an engine that crashes
 //! again and again does not begin anew with who is gone. Meanwhile whatever is removed becomes an orphan, and orphans stay.
+//! The same holds for groups that come from another target ([`crate::inherited`]), whose clients nobody here knows.
 //!
 //! Invariants:
 //! - A client's first handle is answered after its note is durable, and what its request changed is
@@ -12,16 +13,22 @@
 //! - A note goes only when the client holds nothing open.
 
 use crate::target::{Target, TargetPool};
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 use types::map::HashSet;
-use types::{ClientId, PoolId};
+use types::{ClientId, PoolId, Unit};
 use vos::{Lsn, Opener};
+use wire::map::PoolMap;
 
 /// After a restart, clients have this long to register their open handles again. What passed of it before
 /// another restart counts.
-const RETURN_TIME_MAX: Duration = Duration::from_secs(30);
+pub(crate) const RETURN_TIME_MAX: Duration = Duration::from_secs(30);
+/// What has come from another target is not kept longer than this where there is little room: who writes would be refused, or wait, for the sake
+/// of clients that are seldom so late. It is as long as for locks.
+const RETURN_TIME_SHORT_OF_ROOM: Duration = crate::locks::GRACE;
+/// So often it is seen whether there is little room.
+const ROOM_LOOK_PAUSE: Duration = Duration::from_secs(1);
 /// It is noted in steps of this, and who is gone is found.
 const AWAITED_STEP: Duration = Duration::from_secs(1);
 /// A client that has closed all it held open stays noted this long: it may soon open something else, and
@@ -33,8 +40,6 @@ const LINGER_TIME: Duration = Duration::from_secs(5);
 pub(crate) struct Awaited {
     /// Clients of the engine before this one.
     clients: RefCell<HashSet<ClientId>>,
-    /// Anybody, of a target that is lost, until this time by the target's clock.
-    inherits_until: Cell<Duration>,
 }
 
 impl Awaited {
@@ -62,15 +67,6 @@ impl Awaited {
     fn is_nobody(&self) -> bool {
         self.clients.borrow().is_empty()
     }
-
-    fn inherit_until(&self, until: Duration) {
-        self.inherits_until.set(until);
-    }
-
-    /// True when somebody may still say that something is open.
-    pub fn may_be_some(&self, now: Duration) -> bool {
-        !self.is_nobody() || now < self.inherits_until.get()
-    }
 }
 
 /// Clients that may soon have nothing open any more.
@@ -86,6 +82,11 @@ impl Leaving {
     fn end(&self, client: ClientId) {
         self.0.borrow_mut().remove(&client);
     }
+}
+
+/// True when a target has little room in a pool, or who keeps copies of what it leads.
+fn is_short_of_room(ctx: &TargetPool) -> bool {
+    ctx.shard.stat().is_short() || ctx.streams.any_is_short()
 }
 
 /// True when the process of a client is known to have ended.
@@ -154,22 +155,41 @@ impl Target {
             .note_opener(client, || self.seats.pid_of(client).and_then(transport::host_process))
     }
 
-    /// Groups may have come here from a target that is lost: waits for who held something open or locked there.
-    pub(crate) fn inherit(self: &Rc<Self>, ctx: &Rc<TargetPool>) {
-        ctx.awaited.inherit_until(self.env.now() + RETURN_TIME_MAX);
+    /// Groups may have come here with a map: waits for who held something open in them, and frees then what nobody has.
+    ///
+    /// `before` is as in [`Inherited::note`](crate::inherited::Inherited::note).
+    pub(crate) fn inherit(self: &Rc<Self>, ctx: &Rc<TargetPool>, before: Option<Rc<PoolMap>>) {
+        let begun = self.env.now();
+        ctx.inherited.note(begun, before);
         let (target, ctx) = (self.clone(), ctx.clone());
         self.env.spawn(async move {
             // timer: so long clients may come back.
-            target.env.sleep(RETURN_TIME_MAX).await;
-            if !target.is_draining() {
+            target.env.sleep(RETURN_TIME_SHORT_OF_ROOM).await;
+            while target.env.now() - begun < RETURN_TIME_MAX && !target.is_done_with(&ctx) {
+                if is_short_of_room(&ctx) {
+                    target.reap_orphans(&ctx);
+                }
+                // timer: room goes with each write.
+                target.env.sleep(ROOM_LOOK_PAUSE).await;
+            }
+            if !target.is_done_with(&ctx) {
                 target.reap_orphans(&ctx);
             }
         });
     }
 
-    /// True while a client may still register what it held open in a pool before a restart.
-    pub(crate) fn awaits_openers(&self, ctx: &TargetPool) -> bool {
-        ctx.awaited.may_be_some(self.env.now())
+    /// True while a client may still register that it has had a unit's object open before a restart, or while another target led its group.
+    pub(crate) fn awaits_openers(&self, ctx: &TargetPool, unit: Unit) -> bool {
+        !ctx.awaited.is_nobody() || self.inherits_openers(ctx, unit)
+    }
+
+    fn inherits_openers(&self, ctx: &TargetPool, unit: Unit) -> bool {
+        // One of one target, which never moved, nobody else has led.
+        if ctx.is_alone(unit.object) {
+            return false;
+        }
+        let since = ctx.inherited.since(self.id, unit, self.env.now(), RETURN_TIME_MAX);
+        since.is_some_and(|since| since < RETURN_TIME_SHORT_OF_ROOM || !is_short_of_room(ctx))
     }
 
     /// True while the client is awaited in any pool.

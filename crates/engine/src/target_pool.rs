@@ -14,6 +14,7 @@ use crate::figures::OpCounts;
 use crate::first_parts::FirstParts;
 use crate::fold::Folding;
 use crate::follow::Followed;
+use crate::inherited::Inherited;
 use crate::joining::Joining;
 use crate::known_map::KnownMap;
 use crate::last_asked::LastAsked;
@@ -87,6 +88,8 @@ pub(crate) struct TargetPool {
     pub last_asked: LastAsked,
     /// Who may still tell what it holds open.
     pub awaited: Awaited,
+    /// Of which groups others may know who has something open.
+    pub inherited: Inherited,
     /// It was opened again, and the map does not say so yet: of groups of several members it leads none, for it may have or lack
     /// what nobody was told of, or what a pool that does not wait for its log has promised.
     is_unsure: Cell<bool>,
@@ -135,6 +138,7 @@ impl TargetPool {
             census: Census::default(),
             last_asked: LastAsked::default(),
             awaited: Awaited::default(),
+            inherited: Inherited::default(),
             is_unsure: Cell::new(false),
             kept_map_version: Cell::new(0),
             spreading: Spreading::default(),

@@ -37,6 +37,16 @@ pub(super) const MUTANTS: &[Mutant] = &[
         },
     },
     Mutant {
+        name: "inherits-nothing",
+        what: "who leads a group since a moment ago frees what was removed at once, as if it knew who has it open",
+        edits: &[Edit {
+            path: "crates/engine/src/inherited.rs",
+            from: "|| leader_by(unit, before) == Some(target)\n",
+            to: "|| leader_by(unit, before).is_some()\n",
+        }],
+        found_by: cluster("inherited::who_led_a_group_all_along_waits_for_nobody"),
+    },
+    Mutant {
         name: "folded-past-joiners",
         what: "what is folded while targets move gives no cells to those who said that they have all",
         edits: &[Edit {

@@ -29,7 +29,7 @@ use wire::obj::Request;
 
 /// After a restart nobody but who held locks before gets any for this long. Clients look every
 /// half second for an engine that has gone.
-const GRACE: Duration = Duration::from_secs(5);
+pub(crate) const GRACE: Duration = Duration::from_secs(5);
 /// A waiting client is answered "still waiting" after this long, or half of its own patience.
 const WAIT_SLICE: Duration = Duration::from_secs(10);
 /// A wait that nobody asks for again ends after this long.
@@ -50,8 +50,6 @@ pub(crate) struct Locks {
     coming: RefCell<Vec<Rc<Coming>>>,
     /// The target's clock when the grace ends; zero when there is none.
     grace_until: Cell<Duration>,
-    /// The same for objects of several members, whose locks another target may have known of.
-    inherits_until: Cell<Duration>,
 }
 
 /// A request for a lock on its way to the table: it may have to wait until this target may show what it leads, or has a newer map.
@@ -80,11 +78,6 @@ impl Locks {
             locks.grace_until.set(now + GRACE);
         }
         locks
-    }
-
-    /// Others may have had some that another target knows of, which is lost.
-    pub fn begin_grace(&self, now: Duration) {
-        self.inherits_until.set(now + GRACE);
     }
 
     /// Wakes requests whose waits have ended.
@@ -374,11 +367,15 @@ impl Target {
     }
 
     async fn wait_out_grace(&self, ctx: &TargetPool, request: &LockRequest) -> Result<()> {
-        let of_several = !ctx.is_alone(request.unit.object);
-        let inherits_until =
-            if of_several { self.locks.inherits_until.get() } else { Duration::ZERO };
-        let until = self.locks.grace_until.get().max(inherits_until);
         let now = self.env.now();
+        let unit = request.unit;
+        // Another target may have led the group, and known of locks.
+        let inherited = match ctx.is_alone(unit.object) {
+            true => None,
+            false => ctx.inherited.since(self.id, unit, now, GRACE),
+        };
+        let inherits_until = inherited.map_or(Duration::ZERO, |since| now - since + GRACE);
+        let until = self.locks.grace_until.get().max(inherits_until);
         if now < until {
             // timer: locks of a lost target may be reclaimed until then.
             self.env.sleep(until - now).await;

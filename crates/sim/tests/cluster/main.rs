@@ -24,6 +24,7 @@ mod growing;
 mod handles;
 mod healing;
 mod in_doubt;
+mod inherited;
 mod introductions;
 mod kept_answers;
 mod late;
