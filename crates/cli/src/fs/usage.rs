@@ -8,7 +8,7 @@ use crate::session::Session;
 use crate::url::{self, Url};
 use serde::Serialize;
 use std::collections::HashSet;
-use types::{Oid, Result, size};
+use types::{Code, Oid, Result, size};
 use wire::control::OpenMode;
 
 /// Show the space directories take
@@ -94,8 +94,12 @@ impl Count {
         let mut stack = vec![self.open(remote, args, path)?];
         while let Some(top) = stack.last_mut() {
             if let Some(path) = top.below.pop() {
-                let open = self.open(remote, args, path)?;
-                stack.push(open);
+                match self.open(remote, args, path) {
+                    Ok(open) => stack.push(open),
+                    // It went, or became something else, since its directory was listed.
+                    Err(error) if matches!(error.code, Code::NonExist | Code::NotDir) => {}
+                    Err(error) => return Err(error),
+                }
                 continue;
             }
             let Some(done) = stack.pop() else { break };

@@ -185,7 +185,7 @@ fn a_mounted_container_is_known_after_restarts() {
         let pid = rustix::process::Pid::from_raw(pid).unwrap();
         rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
         system.ok(&["up", "--engines", "2", "--targets", "1"]);
-        system.fails(7, &["open handles"], &["cont", "destroy", "tank", "home"]);
+        system.fails(7, &["open handle"], &["cont", "destroy", "tank", "home"]);
         system.fails(7, &["alone"], &["fs", "check", "azk://tank/home"]);
         eventually("its handle is counted, once", || handles() == 1);
         fs::write(point.0.join(engine), "goes on").unwrap();

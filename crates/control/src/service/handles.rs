@@ -186,7 +186,12 @@ impl Handles {
             |why: String| Err(Error::new(Code::Busy, format!("{} '{name}' {why}", owner.noun())));
         let count = table.open.values().filter(|handle| owner.covers(handle.owner)).count();
         if count > 0 && !force {
-            return busy(format!("has {count} open handles; close them or use --force"));
+            let what = if count == 1 {
+                "1 open handle; close it"
+            } else {
+                &format!("{count} open handles; close them")
+            };
+            return busy(format!("has {what} or use --force"));
         }
         if !table.closing.insert(owner) {
             return busy("is being destroyed or rolled back by another request".to_string());

@@ -357,6 +357,8 @@ impl Service {
         let (pool, cont) = self.find_both(pool, cont).await?;
         let (pool_id, id, label) = (pool.id, cont.id, cont.name());
         let _turn = self.turns.take((pool_id, id), &label)?;
+        // Who has it open need not close it for a snapshot that there is not.
+        self.snaps(pool_id, id).await?.find(which, &label)?;
         if !force {
             self.until_alone(Owner::Cont(pool_id, id), orders).await;
         }

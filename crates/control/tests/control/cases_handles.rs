@@ -74,11 +74,14 @@ fn open_handles_are_counted_and_stand_in_the_way_of_destruction() {
         panic!("no handle");
     };
     assert_eq!(cont.handle_count, 1);
-    assert_eq!(system.fails(destroy_cont("tank", "home", false), "1 open handles"), Code::Busy);
+    assert_eq!(
+        system.fails(destroy_cont("tank", "home", false), "1 open handle; close it"),
+        Code::Busy
+    );
     assert_eq!(system.fails(destroy_pool("tank", false), "2 open handles"), Code::Busy);
     system.run(destroy_cont("tank", "home", true)).unwrap();
     assert_eq!(system.fails(R::ContClose { handle }, "by force"), Code::BadHandle);
-    assert_eq!(system.fails(destroy_pool("tank", false), "1 open handles"), Code::Busy);
+    assert_eq!(system.fails(destroy_pool("tank", false), "1 open handle; close it"), Code::Busy);
     system.run(destroy_pool("tank", true)).unwrap();
     system.assert_in_step();
 }
@@ -147,7 +150,7 @@ fn who_wants_something_alone_waits_for_those_who_come_back() {
     let rollback = || R::Rollback {
         pool: label("tank"),
         cont: label("home"),
-        snap: wire::control::SnapName::Name("none".into()),
+        snap: wire::control::SnapName::Name("monday".into()),
         force: false,
     };
     let wants = [
@@ -158,7 +161,10 @@ fn who_wants_something_alone_waits_for_those_who_come_back() {
         destroy_pool("tank", false),
     ];
     let new = |begun: Duration| {
-        let system = system().restarted();
+        let system = system();
+        let (pool, cont) = (label("tank"), label("home"));
+        system.run(R::SnapCreate { pool, cont, name: "monday".into() }).unwrap();
+        let system = system.restarted();
         system.targets.now.set(begun);
         system.service.begins(begun);
         system
@@ -172,7 +178,7 @@ fn who_wants_something_alone_waits_for_those_who_come_back() {
         let system = new(begun);
         system.run(open_pool(RW)).unwrap();
         system.run(open_cont(RW)).unwrap();
-        assert_eq!(system.fails(want.clone(), "open handles"), Code::Busy);
+        assert_eq!(system.fails(want.clone(), "open handle"), Code::Busy);
         assert_eq!(system.targets.now.get(), begun + leave_time, "{want:?}");
         // Nobody can have it from before.
         let system = new(begun);

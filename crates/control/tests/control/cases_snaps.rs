@@ -5,7 +5,7 @@ use futures_executor::block_on;
 use std::pin::pin;
 use std::task::Poll;
 use types::{Code, ContProps, Epoch, Rank, TargetId};
-use wire::control::{ControlReply, ControlRequest as R, SnapInfo, SnapName};
+use wire::control::{ControlReply, ControlRequest as R, OpenMode, SnapInfo, SnapName};
 use wire::map::DownReason;
 use wire::versions::{ContStage, ContVersions};
 
@@ -108,7 +108,12 @@ fn a_rollback_freezes_rolls_and_opens_again() {
     let system = begun();
     let snap = made(&system, "monday");
     let gone = roll_back(SnapName::Name("sunday".into()), false);
+    assert_eq!(system.run(gone.clone()).unwrap_err().code, Code::NonExist);
+    // Also where somebody has the container open, who is not asked to close it for nothing.
+    let ask = crate::cases_handles::ask(OpenMode::ReadWrite);
+    let handle = crate::cases_handles::open_cont_as(&system, 1, ask);
     assert_eq!(system.run(gone).unwrap_err().code, Code::NonExist);
+    system.run_as(1, R::ContClose { handle }).unwrap();
     system.run(roll_back(SnapName::Name("monday".into()), false)).unwrap();
     assert_told(&system, &[snap.epoch], ContStage::Open);
     assert_eq!(list(&system), (vec![snap.clone()], None));
