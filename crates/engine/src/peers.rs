@@ -2,7 +2,8 @@
 
 use crate::link_speed::Links;
 use env::Env;
-use futures_util::lock::Mutex;
+use futures_util::FutureExt;
+use futures_util::future::{LocalBoxFuture, Shared, WeakShared};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
@@ -20,6 +21,20 @@ const HEARD_TIME_MAX: Duration = Duration::from_secs(1);
 /// How long a connection attempt may take.
 const DIAL_TIME_MAX: Duration = Duration::from_secs(3);
 
+async fn dial(
+    env: &Env,
+    client: ClientId,
+    token: &[u8],
+    address: &Address,
+    service: Service,
+) -> Result<Conn> {
+    let dial = Dial { client, service, token, job: "", timeout: DIAL_TIME_MAX };
+    transport::connect(env, address, &dial).await
+}
+
+/// An attempt to connect. All who wait for it have what comes of it.
+type Dialing = Shared<LocalBoxFuture<'static, Result<Conn>>>;
+
 /// Connections to other targets, opened when first used.
 pub struct Peers {
     env: Env,
@@ -28,8 +43,8 @@ pub struct Peers {
     host: String,
     token: Vec<u8>,
     conns: RefCell<HashMap<Service, Conn>>,
-    /// One dial of a service at a time: a target ends our connection when another comes.
-    dialing: RefCell<HashMap<Service, Rc<Mutex<()>>>>,
+    /// One dial of a service at a time: a target ends our connection when another comes. One that nobody waits for any more is gone.
+    dialing: RefCell<HashMap<Service, WeakShared<LocalBoxFuture<'static, Result<Conn>>>>>,
     next_request: Cell<u64>,
     /// How fast others are reached, where that is looked after.
     links: Option<Rc<Links>>,
@@ -82,32 +97,44 @@ impl Peers {
         if let Some(conn) = known() {
             return Ok(conn);
         }
-        let dialing = self.dialing.borrow_mut().entry(service).or_default().clone();
-        let _one_dial = dialing.lock().await;
-        if let Some(conn) = known() {
-            return Ok(conn);
-        }
-        let mut last = Error::bare(Code::Unreach);
-        for address in self.addresses(engine) {
-            match self.dial(&address, service).await {
-                Ok(conn) => {
-                    self.conns.borrow_mut().insert(service, conn.clone());
-                    return Ok(conn);
-                }
-                Err(error) => last = error,
+        // Who comes while one is under way dials no other one: of many who dialed a silent engine one after the other some never had their turn.
+        let under_way = self.dialing.borrow().get(&service).and_then(WeakShared::upgrade);
+        let dialing = match under_way.filter(|dialing| dialing.peek().is_none()) {
+            Some(dialing) => dialing,
+            None => self.begin_to_dial(engine, service),
+        };
+        let dialed = dialing.await;
+        if let Ok(conn) = &dialed {
+            // Not over a later one.
+            if known().is_none() {
+                self.conns.borrow_mut().insert(service, conn.clone());
             }
         }
-        Err(Error::new(
-            Code::Unreach,
-            format!("engine {} at {} cannot be reached: {last}", engine.rank, engine.tcp),
-        ))
+        dialed
+    }
+
+    fn begin_to_dial(&self, engine: &EngineInfo, service: Service) -> Dialing {
+        let (env, client, token) = (self.env.clone(), self.id, self.token.clone());
+        let (addresses, rank, tcp) = (self.addresses(engine), engine.rank, engine.tcp.clone());
+        let dialing = async move {
+            let mut last = Error::bare(Code::Unreach);
+            for address in addresses {
+                match dial(&env, client, &token, &address, service).await {
+                    Ok(conn) => return Ok(conn),
+                    Err(error) => last = error,
+                }
+            }
+            let text = format!("engine {rank} at {tcp} cannot be reached: {last}");
+            Err(Error::new(Code::Unreach, text))
+        };
+        let dialing = dialing.boxed_local().shared();
+        self.dialing.borrow_mut().extend(dialing.downgrade().map(|weak| (service, weak)));
+        dialing
     }
 
     /// Connects to a service at an address.
     pub async fn dial(&self, address: &Address, service: Service) -> Result<Conn> {
-        let dial =
-            Dial { client: self.id, service, token: &self.token, job: "", timeout: DIAL_TIME_MAX };
-        transport::connect(&self.env, address, &dial).await
+        dial(&self.env, self.id, &self.token, address, service).await
     }
 
     /// A connection of its own to a service of an engine.
@@ -308,5 +335,53 @@ impl Peers {
             bulk_out,
             bulk_in: &mut [],
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use env::SimWorld;
+    use transport::Acceptor;
+    use types::Rank;
+
+    /// Each of those who waited dialed anew when the one before had failed, and the lock that they waited for is given to nobody in order: an engine that was
+    /// stopped waited for ever for the turn of what it had to tell a silent one, while others dialed that without end.
+    #[test]
+    fn who_waits_for_a_dial_has_what_comes_of_it() {
+        let world = SimWorld::new(1);
+        let (env, silent) = (world.node("a"), world.node("b"));
+        world.block_on(async {
+            // Takes connections, and says nothing.
+            let acceptor = Acceptor::bind(&silent, None, None).await.unwrap();
+            silent.spawn(async move {
+                let mut held = Vec::new();
+                while let Ok(incomer) = acceptor.accept().await {
+                    held.push(incomer);
+                }
+            });
+            let engine = EngineInfo {
+                rank: Rank(1),
+                tcp: "sim:b".into(),
+                unix: String::new(),
+                host: String::new(),
+                domain: Vec::new(),
+            };
+            let peers = Rc::new(Peers::new(env.clone(), "a".into(), Vec::new()));
+            let service = Service::Target(TargetId(1));
+            for _ in 0..3 {
+                let (peers, engine) = (peers.clone(), engine.clone());
+                env.spawn(async move { while peers.conn(&engine, service).await.is_err() {} });
+            }
+            for _ in 0..10 {
+                // The others are first.
+                env.sleep(Duration::from_millis(1)).await;
+                let one = peers.conn(&engine, service);
+                let told = env.timeout(2 * DIAL_TIME_MAX, one).await.map(|told| told.map(|_| ()));
+                let error = told.expect("it never had its turn").unwrap_err();
+                assert!(error.text.contains("no answer within 3s"), "{error}");
+            }
+        });
+        world.clear();
     }
 }
