@@ -17,7 +17,7 @@ use crate::url::Url;
 use clap::{Args, Subcommand};
 use dfs::{Credentials, Dfs, MountFlags};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use tier::part::Encoding;
@@ -66,7 +66,11 @@ enum TierVerb {
         force: bool,
     },
     /// Say in which tier the files of a container have their copies
-    #[command(after_help = "Example:\n  azekura tier attach cold azk://tank/home")]
+    ///
+    /// What has copies in the tier of before stays there, and is read there, until 'azekura fs tier sync' brings it.
+    #[command(after_help = "Examples:
+  azekura tier attach cold azk://tank/home
+  azekura tier attach colder azk://tank/home && azekura fs tier sync azk://tank/home")]
     Attach {
         /// The tier
         name: String,
@@ -128,7 +132,8 @@ struct AddArgs {
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   azekura tier gc azk://tank/home --dry-run
-  azekura tier gc azk://tank/home --older-than 3600")]
+  azekura tier gc azk://tank/home --older-than 3600
+  azekura tier gc azk://tank/home --tier before")]
 struct GcArgs {
     /// Container
     #[arg(value_name = "URL", value_parser = url_parser())]
@@ -136,9 +141,12 @@ struct GcArgs {
     /// Seconds: younger objects stay, an upload that runs may need them
     #[arg(long, default_value_t = 86_400)]
     older_than: u64,
-    /// Descriptions of the whole container to keep, the newest; what they name stays, too
-    #[arg(long, default_value_t = 1, value_name = "COUNT")]
-    keep: usize,
+    /// The tier, where it is one that the container had before
+    #[arg(long, value_name = "NAME")]
+    tier: Option<String>,
+    /// Descriptions of the whole container to keep, the newest; what they name stays, too [default: 1; of a tier of before: 0]
+    #[arg(long, value_name = "COUNT")]
+    keep: Option<usize>,
     /// Only say what would go
     #[arg(long)]
     dry_run: bool,
@@ -236,34 +244,80 @@ pub fn definition(session: &Session, name: &str) -> Result<Definition> {
 
 /// Errors: `Busy` when containers have the tier.
 fn refuse_if_used(session: &Session, name: &str) -> Result<()> {
-    let all = agent::with_tiers(session)?;
-    let users: Vec<String> =
-        all.into_iter().filter(|(.., tier)| tier == name).map(|(_, url, _)| url).collect();
-    if users.is_empty() {
+    let (mut users, mut earlier) = (Vec::new(), Vec::new());
+    for ((pool, cont), url, tier) in agent::with_tiers(session)? {
+        if tier == name {
+            users.push(url);
+        } else if earlier_of(session, &Name::Uuid(pool), &Name::Uuid(cont))?.contains(name) {
+            earlier.push(url);
+        }
+    }
+    if users.is_empty() && earlier.is_empty() {
         return Ok(());
     }
-    let text = format!(
+    let mut text = format!(
         "tier '{name}' has copies of files of {}, which could not be read without it; --force forgets it all the same",
-        users.join(", ")
+        [&users[..], &earlier[..]].concat().join(", ")
     );
+    if users.is_empty() {
+        let all: Vec<String> =
+            earlier.iter().map(|url| format!("azekura fs tier sync {url}")).collect();
+        text.push_str(&format!("; what brings them to the tier they have now: {}", all.join("; ")));
+    }
     Err(Error::new(Code::Busy, text))
+}
+
+/// Tiers that a container had before, and where it may still have copies.
+fn earlier_of(session: &Session, pool: &Name, cont: &Name) -> Result<BTreeSet<String>> {
+    let subject = Subject::Cont(pool.clone(), cont.clone());
+    let reply = props::run(session, ControlRequest::GetAttrs { subject })?;
+    let ControlReply::Attrs(mut attrs) = reply else { return Err(props::wrong_reply()) };
+    let names = attrs.remove(tier::EARLIER).and_then(|raw| String::from_utf8(raw).ok());
+    Ok(names.unwrap_or_default().split_whitespace().map(String::from).collect())
+}
+
+/// All files of a container are in the tier that it has now: those before are needed no more, unless snapshots show files as they were.
+pub fn forget_earlier(session: &Session, url: &Url) -> Result<()> {
+    if earlier_of(session, &url.pool, &url.cont)?.is_empty() {
+        return Ok(());
+    }
+    let subject = Subject::Cont(url.pool.clone(), url.cont.clone());
+    let which = ControlRequest::SnapList(url.pool.clone(), url.cont.clone());
+    let ControlReply::Snaps { snaps, .. } = props::run(session, which)? else {
+        return Err(props::wrong_reply());
+    };
+    if snaps.is_empty() {
+        let attrs = BTreeMap::from([(tier::EARLIER.to_string(), None)]);
+        props::run(session, ControlRequest::SetAttrs { subject, attrs })?;
+    }
+    Ok(())
 }
 
 /// Notes a container's tier.
 pub fn attach(session: &Session, tier: &str, pool: &Name, cont: &Name) -> Result<()> {
     definition(session, tier)?;
     let subject = Subject::Cont(pool.clone(), cont.clone());
+    let known = earlier_of(session, pool, cont)?;
+    let mut earlier = known.clone();
+    earlier.extend(name_of(session, pool, cont)?);
+    earlier.remove(tier);
     let value = Some(tier.as_bytes().to_vec());
-    let attrs = BTreeMap::from([(tier::ATTACHED.to_string(), value)]);
+    let mut attrs = BTreeMap::from([(tier::ATTACHED.to_string(), value)]);
+    if earlier != known {
+        let names: Vec<String> = earlier.into_iter().collect();
+        let names = Some(names.join(" ").into_bytes()).filter(|names| !names.is_empty());
+        attrs.insert(tier::EARLIER.to_string(), names);
+    }
     props::run(session, ControlRequest::SetAttrs { subject, attrs }).map(|_| ())
 }
 
 /// The name of a container's tier, if it has one.
 pub fn name_of_cont(session: &Session, pool: &Name, cont: &ContInfo) -> Result<Option<String>> {
-    attached_to(session, pool, &Name::Uuid(cont.uuid))
+    name_of(session, pool, &Name::Uuid(cont.uuid))
 }
 
-fn attached_to(session: &Session, pool: &Name, cont: &Name) -> Result<Option<String>> {
+/// The same by what it is called.
+pub fn name_of(session: &Session, pool: &Name, cont: &Name) -> Result<Option<String>> {
     let subject = Subject::Cont(pool.clone(), cont.clone());
     let reply = props::run(session, ControlRequest::GetAttrs { subject })?;
     let ControlReply::Attrs(mut attrs) = reply else { return Err(props::wrong_reply()) };
@@ -272,7 +326,7 @@ fn attached_to(session: &Session, pool: &Name, cont: &Name) -> Result<Option<Str
 
 /// The tier of a container, opened. `NoAttr` when it has none.
 pub fn of_cont(session: &Session, pool: &Name, cont: &Name) -> Result<(String, Definition, Store)> {
-    let name = attached_to(session, pool, cont)?;
+    let name = name_of(session, pool, cont)?;
     let name = name.ok_or_else(|| {
         Error::new(
             Code::NoAttr,
@@ -380,11 +434,22 @@ fn test(session: &Session, name: &str) -> Outcome {
 }
 
 fn gc(session: &Session, args: &GcArgs) -> Outcome {
-    let (.., store) = of_cont(session, &args.url.pool, &args.url.cont)?;
+    let attached = name_of(session, &args.url.pool, &args.url.cont)?;
+    let (tier, store, is_earlier) = match &args.tier {
+        Some(tier) if attached.as_ref() != Some(tier) => {
+            (tier.clone(), Store::open(&definition(session, tier)?)?, true)
+        }
+        _ => {
+            let (tier, _, store) = of_cont(session, &args.url.pool, &args.url.cont)?;
+            (tier, store, false)
+        }
+    };
+    // What restores a container stays in its tier.
+    let keep = args.keep.unwrap_or(usize::from(!is_earlier)).max(usize::from(!is_earlier));
     let mount = session.mount(&args.url, OpenMode::ReadOnly)?;
-    let GcArgs { older_than, keep, dry_run, .. } = *args;
-    let collected =
-        mount.client.block_on(tier::gc(&mount.dfs, &store, older_than, keep, dry_run))?;
+    let GcArgs { older_than, dry_run, .. } = *args;
+    let gc = tier::gc(&mount.dfs, &store, &tier, older_than, keep, dry_run);
+    let collected = mount.client.block_on(gc)?;
     session.out.show(&collected, |out| {
         let verb = if dry_run { "would go" } else { "are removed" };
         writeln!(

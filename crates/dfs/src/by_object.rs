@@ -14,6 +14,7 @@ use crate::inode::{FileKind, Inode, epoch_ns};
 use crate::node::{Location, Obj};
 use crate::page::Told;
 use crate::share::SharedObj;
+use crate::tier::Returning;
 use crate::walk::Step;
 use async_recursion::async_recursion as boxed;
 use types::limits::check_name;
@@ -221,7 +222,8 @@ impl Dfs {
         let array = file.node.array();
         let size = match array.read_and_size(&ranges, &mut [&mut *memory]).await {
             Err(error) if error.code == Code::Inval => {
-                let size_min = self.read_tiered(file, &ranges, &mut [memory]).await?;
+                let size_min =
+                    self.read_tiered(file, &ranges, &mut [memory], Returning::Behind).await?;
                 array.size().await?.max(size_min)
             }
             outcome => outcome?,

@@ -4,6 +4,7 @@ use crate::file::FILE_BYTES_MAX;
 use crate::flags::{AllocateFlags, OpenFlags};
 use crate::fs::Dfs;
 use crate::node::Obj;
+use crate::tier::Returning;
 use crate::transfers::all_begun;
 use async_recursion::async_recursion as boxed;
 use futures_util::future::try_join;
@@ -179,7 +180,8 @@ impl Dfs {
                 let mut room = vec![0; piece.count as usize];
                 match source.read(&[piece], &mut [&mut room]).await {
                     Err(error) if error.code == Code::Inval => {
-                        self.read_tiered(from, &[piece], &mut [&mut room]).await?;
+                        let room = &mut [&mut room[..]];
+                        self.read_tiered(from, &[piece], room, Returning::Behind).await?;
                     }
                     outcome => drop(outcome?),
                 }

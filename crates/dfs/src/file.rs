@@ -7,6 +7,7 @@ use crate::flags::{Access, OpenFlags};
 use crate::fs::Dfs;
 use crate::inode::{FileKind, Inode, S_ISGID, S_ISUID};
 use crate::node::{Node, Obj};
+use crate::tier::Returning;
 use async_recursion::async_recursion as boxed;
 use client::ArrayObj;
 use std::rc::Rc;
@@ -38,6 +39,23 @@ impl Dfs {
         ranges: &[Recx],
         memory: &mut [&mut [u8]],
     ) -> Result<usize> {
+        self.readv_from(file, ranges, memory, Returning::Behind).await
+    }
+
+    /// As [`Dfs::read`]; chunks that are in a tier only are read there, and stay there only.
+    #[boxed(?Send)]
+    pub async fn read_past(&self, file: &Obj, offset: u64, memory: &mut [u8]) -> Result<usize> {
+        let all = [Recx { index: offset, count: memory.len() as u64 }];
+        self.readv_from(file, &all, &mut [memory], Returning::Never).await
+    }
+
+    async fn readv_from(
+        &self,
+        file: &Obj,
+        ranges: &[Recx],
+        memory: &mut [&mut [u8]],
+        returning: Returning,
+    ) -> Result<usize> {
         file.require_regular()?;
         if !file.flags.has(OpenFlags::READ) {
             return Err(Error::bare(Code::BadHandle));
@@ -58,7 +76,7 @@ impl Dfs {
         };
         let size_min = match read {
             Some(size_min) => size_min,
-            None => Box::pin(self.read_tiered(file, ranges, memory)).await?,
+            None => Box::pin(self.read_tiered(file, ranges, memory, returning)).await?,
         };
         if file.node.set_atime_due(false) {
             Box::pin(self.touch_atime(file)).await?;

@@ -1,12 +1,15 @@
 //! Keys, and reading what is behind them.
 
+use crate::definition::ATTACHED;
 use crate::manifest::{FileManifest, PartName, to_hex};
 use crate::store::Store;
 use async_recursion::async_recursion as boxed;
+use dfs::Dfs;
 use dfs::tier::TierRecord;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use std::time::{SystemTime, UNIX_EPOCH};
-use types::{Error, Oid, Result};
+use types::{Code, Error, Oid, Result};
+use wire::control::{ControlReply, ControlRequest, Subject};
 
 /// Parts on their way at the same time, and most bytes of them.
 const PARALLEL: u64 = 4;
@@ -58,6 +61,32 @@ pub(crate) fn part_key_beside(manifest: &str, at: usize) -> Option<String> {
     manifest.strip_suffix(".json").map(|upload| part_key(upload, at))
 }
 
+/// The record of a file's copy, if that is in the tier of that name.
+pub(crate) fn copy_in(tier: &str, record: Option<TierRecord>) -> Option<TierRecord> {
+    record.filter(|record| record.version > 0 && record.tier == tier)
+}
+
+/// To be asked before data leave the pool for a tier, or a copy takes the place of one in another tier: programs that began before the container got
+/// another tier would bring them back to the one before.
+///
+/// Errors: `Busy` where it has another one now.
+pub(crate) async fn require_attached(fs: &Dfs, tier: &str) -> Result<()> {
+    let cont = fs.container();
+    let subject = Subject::Cont(cont.pool().name(), cont.name());
+    let reply = cont.client().control(&ControlRequest::GetAttrs { subject }).await?;
+    let ControlReply::Attrs(attrs) = reply else {
+        return Err(Error::new(Code::Proto, "a control reply of the wrong kind"));
+    };
+    match attrs.get(ATTACHED).map(|name| String::from_utf8_lossy(name)) {
+        Some(now) if now == tier => Ok(()),
+        now => {
+            let now = now.map_or("no tier".into(), |now| format!("tier '{now}'"));
+            let text = format!("the container has {now} now, not '{tier}'");
+            Err(Error::new(Code::Busy, text))
+        }
+    }
+}
+
 /// The manifest that a file's record names.
 pub(crate) async fn manifest_of(store: &Store, record: &TierRecord) -> Result<FileManifest> {
     let manifest = manifest_at(store, &record.manifest, &record.manifest_sum).await?;
@@ -77,7 +106,7 @@ pub(crate) fn check_fits(manifest: &FileManifest, record: &TierRecord) -> Result
         return Ok(());
     }
     let text = format!("the manifest '{}' is not that of the file", record.manifest);
-    Err(Error::new(types::Code::Csum, text))
+    Err(Error::new(Code::Csum, text))
 }
 
 /// A part's bytes, compared with its sum.

@@ -17,6 +17,8 @@ pub const ZSTD_LEVEL_DEFAULT: i32 = 3;
 const ATTR: &str = "tier/";
 /// Attribute of a container that names its tier.
 pub const ATTACHED: &str = "azekura.tier";
+/// The same for the tiers it had before and may have copies in, with spaces in between.
+pub const EARLIER: &str = "azekura.tier.earlier";
 
 /// A tier. Holds no secret: credentials are named, not kept.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

@@ -1,6 +1,6 @@
 //! Giving up what a copy has.
 
-use crate::copy::{manifest_of, parallel, part_bytes};
+use crate::copy::{copy_in, manifest_of, parallel, part_bytes, require_attached};
 use crate::store::Store;
 use async_recursion::async_recursion as boxed;
 use dfs::tier::Chunk;
@@ -19,18 +19,21 @@ pub struct Eviction {
 
 /// Gives up the chunks of a file that its copy has, each part after it was read back and compared.
 ///
-/// Errors: `NonExist` for a file without a copy; `Csum` when the copy is damaged: the chunks stay.
+/// Errors: `NonExist` for a file without a copy in the tier; `Busy` when it is not the container's any more; `Csum` when the copy is damaged: the chunks stay.
 #[boxed(?Send)]
 pub async fn evict_file(
     fs: &Dfs,
     file: &Obj,
     store: &Store,
+    tier: &str,
     progress: &dyn Fn(u64),
 ) -> Result<Eviction> {
-    let record = fs.tier_record(file).await?.filter(|record| record.version > 0);
+    let record = copy_in(tier, fs.tier_record(file).await?);
     let record = record.ok_or_else(|| {
-        Error::new(Code::NonExist, "the file has no copy in a tier; azekura fs tier sync makes one")
+        let text = format!("the file has no copy in tier '{tier}'; azekura fs tier sync makes one");
+        Error::new(Code::NonExist, text)
     })?;
+    require_attached(fs, tier).await?;
     let client = fs.container().client();
     let manifest = client.beside_users(manifest_of(store, &record)).await?;
     let survey = fs.tier_survey(file).await?;

@@ -1,6 +1,6 @@
 //! Collecting objects that nobody names: of uploads that never ended, of versions of before, of files that were removed.
 
-use crate::copy::{files_prefix, trees_prefix};
+use crate::copy::{copy_in, files_prefix, trees_prefix};
 use crate::manifest::{FileManifest, decode_tree};
 use crate::snapshot::snapshots;
 use crate::store::Store;
@@ -23,7 +23,7 @@ pub struct Collected {
     pub removed_trees: u64,
 }
 
-/// Removes what neither a file of the container, nor a snapshot in the store, nor one of its newest `trees_kept` trees names, and what is older than
+/// Removes from a tier what neither a file of the container, nor a snapshot there, nor one of its newest `trees_kept` trees names, and what is older than
 /// `age_s` seconds: younger objects may be of an upload that runs. With `dry_run` only counts.
 ///
 /// Errors: `Busy` for a container with snapshots, which may show files as their copies were; `Csum` when a manifest that is in use cannot be read: then nothing is removed.
@@ -31,6 +31,7 @@ pub struct Collected {
 pub async fn gc(
     fs: &Dfs,
     store: &Store,
+    tier: &str,
     age_s: u64,
     trees_kept: usize,
     dry_run: bool,
@@ -50,7 +51,7 @@ pub async fn gc(
     let mut objects = store.list(&files_prefix(&container)).await?;
     let mut trees = store.list(&trees_prefix(&container)).await?;
     trees.sort_by(|a, b| b.key.cmp(&a.key));
-    let old_trees = trees.split_off(trees.len().min(trees_kept.max(1)));
+    let old_trees = trees.split_off(trees.len().min(trees_kept));
     let snapshots = snapshots(store, &container).await?;
 
     let mut manifests: HashSet<String> = HashSet::new();
@@ -59,7 +60,7 @@ pub async fn gc(
             decode_tree(&store.get(key).await?).map_err(|error| error.context(key))?;
         manifests.extend(entries.into_iter().filter_map(|entry| entry.manifest));
     }
-    manifests_in_use(fs, &mut manifests).await?;
+    manifests_in_use(fs, tier, &mut manifests).await?;
     let mut live: HashSet<String> = HashSet::new();
     for key in manifests {
         let raw = store.get(&key).await.map_err(|error| error.context("a manifest in use"))?;
@@ -119,8 +120,8 @@ pub(crate) async fn files_named(fs: &Dfs, directory: &[u8]) -> Result<Vec<Vec<u8
     Ok(paths)
 }
 
-/// Adds the manifests that files of the container name.
-async fn manifests_in_use(fs: &Dfs, manifests: &mut HashSet<String>) -> Result<()> {
+/// Adds the manifests in a tier that files of the container name.
+async fn manifests_in_use(fs: &Dfs, tier: &str, manifests: &mut HashSet<String>) -> Result<()> {
     let sys = Sys::new(fs.clone());
     for path in files_named(fs, b"/").await? {
         let record = match sys.lookup(&path, false).await {
@@ -131,7 +132,7 @@ async fn manifests_in_use(fs: &Dfs, manifests: &mut HashSet<String>) -> Result<(
             }
             Err(error) => return Err(error.context(String::from_utf8_lossy(&path))),
         };
-        if let Some(record) = record.filter(|record| record.version > 0) {
+        if let Some(record) = copy_in(tier, record) {
             manifests.insert(record.manifest);
         }
     }

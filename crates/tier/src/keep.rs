@@ -14,6 +14,7 @@ use std::cell::Cell;
 use std::future::Future;
 use std::pin::pin;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use types::Result;
 use types::job::TIER_MOVER;
@@ -51,7 +52,7 @@ async fn in_background_unless<F: Future>(is_urgent: &Cell<bool>, work: F) -> F::
 }
 
 /// Does passes for ever, `every` so often, and at once when the pool is fuller than a policy wants it; `told` hears of each. Meanwhile
-/// writers are slowed down, the more the fuller the pool is.
+/// writers are slowed down, the more the fuller the pool is. Ends when that is said.
 ///
 /// Errors: those of the walk over the container's names, and when the pool cannot be asked.
 #[boxed(?Send)]
@@ -59,6 +60,7 @@ pub async fn keep_moving(
     mut mover: Mover,
     fs: &Dfs,
     every: Duration,
+    is_ended: &AtomicBool,
     told: &mut dyn FnMut(Moved),
 ) -> Result<()> {
     let fill = mover.fill();
@@ -66,7 +68,7 @@ pub async fn keep_moving(
     let is_urgent = Cell::new(false);
     let watch = async {
         let mut was_slow = false;
-        loop {
+        while !is_ended.load(Ordering::Relaxed) {
             if let Some(fill) = fill.get() {
                 let room = room(fs).await?;
                 is_urgent.set(is_over(fill, room));
@@ -78,6 +80,7 @@ pub async fn keep_moving(
             }
             env.sleep(LOOK_PAUSE).await;
         }
+        Ok(())
     };
     let passes = async {
         loop {

@@ -39,7 +39,7 @@ pub use agent::{Agent, Caller, Syncs};
 pub use copy::{get_parts, put_parts};
 pub use credentials::Credentials;
 pub use definition::{
-    ATTACHED, Definition, PART_BYTES_DEFAULT, ZSTD_LEVEL_DEFAULT, attr_name, name_of_attr,
+    ATTACHED, Definition, EARLIER, PART_BYTES_DEFAULT, ZSTD_LEVEL_DEFAULT, attr_name, name_of_attr,
 };
 pub use evict::{Eviction, evict_file};
 pub use gc::{Collected, gc};

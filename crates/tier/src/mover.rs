@@ -5,6 +5,7 @@
 //! used go first. Nothing here is relied upon for safety: copies and evictions check for themselves, so any number of
 //! passes may run at the same time, and end at any moment.
 
+use crate::copy::copy_in;
 use crate::evict::evict_file;
 use crate::policy::{Action, Facts, Fill, Policy};
 use crate::store::Store;
@@ -315,7 +316,7 @@ impl Mover {
                     return Ok(Outcome::Used(back_ns));
                 }
             }
-            let record = self.fs.tier_record(&file).await?;
+            let record = copy_in(&self.tier, self.fs.tier_record(&file).await?);
             let (mut copied, mut evicted) = (survey.dirty(record.as_ref()).0, 0);
             if !dry_run {
                 let synced = sync_file(&self.fs, &file, &self.store, &self.tier, &|_| {}).await?;
@@ -324,7 +325,10 @@ impl Mover {
             if action == Action::Evict {
                 evicted = match dry_run {
                     true => in_pool(&survey),
-                    false => evict_file(&self.fs, &file, &self.store, &|_| {}).await?.evicted_bytes,
+                    false => {
+                        let done = evict_file(&self.fs, &file, &self.store, &self.tier, &|_| {});
+                        done.await?.evicted_bytes
+                    }
                 };
             }
             Ok(Outcome::Moved(copied, evicted))
@@ -347,7 +351,7 @@ impl Mover {
         }
         let asked = async {
             let file = self.sys.lookup(path, false).await?;
-            let record = self.fs.tier_record(&file).await?;
+            let record = copy_in(&self.tier, self.fs.tier_record(&file).await?);
             let (bytes, since_ns) = self.fs.tier_survey(&file).await?.dirty(record.as_ref());
             let files = u64::from(since_ns.is_some());
             Ok(Dirty { files, bytes, since_ns })

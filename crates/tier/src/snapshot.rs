@@ -9,7 +9,7 @@ use crate::gc::files_named;
 use crate::manifest::{TreeEntry, TreeHead, decode_tree_head, encode_tree, to_text};
 use crate::store::Store;
 use crate::sync::copy_shown;
-use crate::tree::{describe, head_of, next_key};
+use crate::tree::{Copies, describe, head_of, next_key};
 use dfs::sys::Sys;
 use dfs::{CreateOptions, Dfs, OpenFlags};
 use std::collections::HashMap;
@@ -89,7 +89,7 @@ pub async fn prepare_snapshot(
         done.sent_bytes += synced.sent_bytes;
         copies.insert(file.oid(), record);
     }
-    let entries = describe(shown, directory, Some(&copies)).await?.entries;
+    let entries = describe(shown, directory, Copies::These(&copies)).await?.entries;
     Ok(Prepared { entries, directory: directory.map(<[u8]>::to_vec), done })
 }
 

@@ -2,8 +2,13 @@
 //!
 //! What is read between two looks at the file that are equal is the file as it was in between. Parts that the copy of before
 //! has as they are now are named again, not sent again. Of parts in which there is nothing one is sent, and named for all.
+//!
+//! A file whose copy is in another tier has none in this one: all of it is sent, what the pool has given up from the other tier, and then the file's record
+//! names this one. The other copy stays until it is collected.
 
-use crate::copy::{manifest_key, manifest_of, parallel, part_key, upload_prefix};
+use crate::copy::{
+    copy_in, manifest_key, manifest_of, parallel, part_key, require_attached, upload_prefix,
+};
 use crate::manifest::{FileManifest, PartName, to_hex};
 use crate::store::Store;
 use async_recursion::async_recursion as boxed;
@@ -43,22 +48,21 @@ pub async fn sync_file(
     let mut total = Synced::default();
     for _ in 0..TRIES_MAX {
         let record = fs.tier_record(file).await?;
-        if let Some(other) = record.as_ref().filter(|r| r.version > 0 && r.tier != tier) {
-            return Err(Error::new(
-                Code::Exist,
-                format!("the file has its copy in tier '{}'", other.tier),
-            ));
-        }
-        let old = record.filter(|record| record.version > 0);
-        let version = old.as_ref().map_or(0, |old| old.version);
+        let record = record.filter(|record| record.version > 0);
+        let version = record.as_ref().map_or(0, |record| record.version);
         let before = fs.tier_survey(file).await?;
-        if let Some(old) = old.as_ref().filter(|old| before.is_all_clean(old)) {
+        let in_tier = copy_in(tier, record.clone());
+        let is_elsewhere = record.is_some() && in_tier.is_none();
+        if is_elsewhere {
+            require_attached(fs, tier).await?;
+        }
+        if let Some(old) = in_tier.as_ref().filter(|old| before.is_all_clean(old)) {
             if old.upload.is_some() {
                 fs.set_tier_record(file, &TierRecord { upload: None, ..old.clone() }).await?;
             }
             return Ok(total);
         }
-        let mut upload = Uploading::begin(fs, file, store, tier, old, &before).await?;
+        let mut upload = Uploading::begin(fs, file, store, tier, record, &before).await?;
         let sent = upload.send(&before, progress).await?;
         total.sent_bytes += sent.sent_bytes;
         total.kept_bytes = sent.kept_bytes;
@@ -67,6 +71,9 @@ pub async fn sync_file(
         // Another copy may have been made meanwhile, and chunks been given up for it.
         let now = fs.tier_record(file).await?.map_or(0, |record| record.version);
         if now == version && before.is_same_content(&after) {
+            if is_elsewhere {
+                require_attached(fs, tier).await?;
+            }
             upload.finish(&after).await?;
             return Ok(total);
         }
@@ -83,8 +90,7 @@ pub(crate) async fn copy_shown(
     tier: &str,
     progress: &dyn Fn(u64),
 ) -> Result<(TierRecord, Synced)> {
-    let record = fs.tier_record(file).await?;
-    let old = record.filter(|record| record.version > 0 && record.tier == tier);
+    let old = copy_in(tier, fs.tier_record(file).await?);
     let survey = fs.tier_survey(file).await?;
     if let Some(old) = old.as_ref().filter(|old| survey.is_all_clean(old)) {
         return Ok((old.clone(), Synced::default()));
@@ -106,8 +112,10 @@ struct Uploading<'a> {
     fs: &'a Dfs,
     file: &'a Obj,
     store: &'a Store,
+    tier: &'a str,
     /// The record as it is told to be.
     record: TierRecord,
+    /// What there is in this tier.
     old: Option<(TierRecord, FileManifest)>,
     part_bytes: u64,
     prefix: String,
@@ -122,17 +130,18 @@ impl<'a> Uploading<'a> {
         fs: &'a Dfs,
         file: &'a Obj,
         store: &'a Store,
-        tier: &str,
-        old: Option<TierRecord>,
+        tier: &'a str,
+        known: Option<TierRecord>,
         survey: &Survey,
     ) -> Result<Uploading<'a>> {
         let cont = fs.container();
+        let old = copy_in(tier, known.clone());
         let part_bytes = match &old {
             // So that parts of before can be named again.
             Some(old) => old.part_bytes,
             None => store.part_bytes().next_multiple_of(survey.chunk_bytes),
         };
-        let version = old.as_ref().map_or(0, |old| old.version) + 1;
+        let version = known.as_ref().map_or(0, |known| known.version) + 1;
         let random = cont.client().env().random_u64();
         let container = cont.info().uuid.to_string();
         let prefix = upload_prefix(&container, file.oid(), version, random);
@@ -143,24 +152,23 @@ impl<'a> Uploading<'a> {
             }
             None => None,
         };
-        let record = match &old {
-            Some((old, _)) => old.clone(),
-            None => TierRecord {
-                oid: file.oid(),
-                version: 0,
-                size: 0,
-                part_bytes,
-                upload: None,
-                manifest_sum: [0; 32],
-                tier: tier.to_string(),
-                manifest: String::new(),
-                synced: Vec::new(),
-            },
-        };
+        // Until it ends the copy of before is the file's, wherever that is.
+        let record = known.unwrap_or_else(|| TierRecord {
+            oid: file.oid(),
+            version: 0,
+            size: 0,
+            part_bytes,
+            upload: None,
+            manifest_sum: [0; 32],
+            tier: tier.to_string(),
+            manifest: String::new(),
+            synced: Vec::new(),
+        });
         Ok(Uploading {
             fs,
             file,
             store,
+            tier,
             record,
             old,
             part_bytes,
@@ -204,7 +212,7 @@ impl<'a> Uploading<'a> {
                     zeros = Some(self.parts.len());
                 }
                 let mut bytes = vec![0; count as usize];
-                if self.fs.read(self.file, at, &mut bytes).await? as u64 != count {
+                if self.fs.read_past(self.file, at, &mut bytes).await? as u64 != count {
                     // It was cut: the next look will show it.
                     break;
                 }
@@ -279,6 +287,7 @@ impl<'a> Uploading<'a> {
             part_bytes: manifest.part_bytes,
             upload: None,
             manifest_sum,
+            tier: self.tier.to_string(),
             manifest: key,
             synced: survey.group_epochs.clone(),
             ..self.record

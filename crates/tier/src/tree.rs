@@ -1,6 +1,6 @@
 //! Trees: what a container holds, written down beside the copies, so that the store alone restores it.
 
-use crate::copy::{snapshots_prefix, trees_prefix};
+use crate::copy::{copy_in, snapshots_prefix, trees_prefix};
 use crate::manifest::{
     EntryKind, TREE_FORMAT, TreeEntry, TreeHead, encode_tree, to_base64, to_hex, to_text,
 };
@@ -14,12 +14,12 @@ use dfs::{Dfs, FileKind, Stat};
 use std::collections::{BTreeMap, HashMap};
 use types::{Code, Oid, Result};
 
-/// Writes down what the container holds now; returns the key, and how many files had no copy.
+/// Writes down what the container holds now; returns the key, and how many files had no copy in the tier.
 ///
 /// Not one moment's view: what changes meanwhile is in it as it was before or after.
 #[boxed(?Send)]
-pub async fn put_tree(fs: &Dfs, store: &Store) -> Result<(String, u64)> {
-    let described = describe(fs, None, None).await?;
+pub async fn put_tree(fs: &Dfs, store: &Store, tier: &str) -> Result<(String, u64)> {
+    let described = describe(fs, None, Copies::In(tier)).await?;
     Ok((put_described(fs, store, &described).await?, described.without))
 }
 
@@ -27,9 +27,10 @@ pub async fn put_tree(fs: &Dfs, store: &Store) -> Result<(String, u64)> {
 pub async fn put_tree_if_changed(
     fs: &Dfs,
     store: &Store,
+    tier: &str,
     known: &mut Option<[u8; 32]>,
 ) -> Result<Option<String>> {
-    let described = describe(fs, None, None).await?;
+    let described = describe(fs, None, Copies::In(tier)).await?;
     let head = head_of(fs, 0, None);
     let now = part::sum(&encode_tree(&head, &described.entries));
     if known.as_ref() == Some(&now) {
@@ -110,12 +111,20 @@ pub(crate) struct Described {
     pub without: u64,
 }
 
-/// Looks at all that a mount shows, or at a directory, what is in it, and the directories above it; with the copies that files' records name, or those
-/// of a table by their objects.
+/// Which copies a description names.
+#[derive(Clone, Copy)]
+pub(crate) enum Copies<'a> {
+    /// Those of files' records that are in this tier.
+    In(&'a str),
+    /// These, by their objects.
+    These(&'a HashMap<Oid, TierRecord>),
+}
+
+/// Looks at all that a mount shows, or at a directory, what is in it, and the directories above it.
 pub(crate) async fn describe(
     fs: &Dfs,
     directory: Option<&[u8]>,
-    copies: Option<&HashMap<Oid, TierRecord>>,
+    copies: Copies<'_>,
 ) -> Result<Described> {
     let sys = Sys::new(fs.clone());
     let mut found: Vec<(Vec<u8>, Stat)> = Vec::new();
@@ -172,7 +181,7 @@ async fn entry(
     sys: &Sys,
     path: &[u8],
     stat: &Stat,
-    copies: Option<&HashMap<Oid, TierRecord>>,
+    copies: Copies<'_>,
 ) -> Result<Option<TreeEntry>> {
     let kind = match stat.kind() {
         FileKind::Directory => EntryKind::Directory,
@@ -189,8 +198,8 @@ async fn entry(
         }
     }
     let record = match copies {
-        Some(copies) => copies.get(&stat.oid).cloned(),
-        None => fs.tier_record(&obj).await?.filter(|record| record.version > 0),
+        Copies::These(copies) => copies.get(&stat.oid).cloned(),
+        Copies::In(tier) => copy_in(tier, fs.tier_record(&obj).await?),
     };
     let target = match kind {
         EntryKind::Symlink => Some(to_text(&sys.readlink(path).await?)),

@@ -88,6 +88,7 @@ struct Bench<'a> {
     remote: &'a Remote,
     path: Vec<u8>,
     file: Obj,
+    tier: String,
     store: Store,
     source: Source,
     args: &'a TierArgs,
@@ -113,7 +114,7 @@ pub fn run(session: &Session, args: &TierArgs) -> Outcome {
         };
         return experiment::run(session, url, what, sizes, args.plot.as_deref());
     }
-    let (name, _, store) = of_cont(session, &url.pool, &url.cont)?;
+    let (tier, _, store) = of_cont(session, &url.pool, &url.cont)?;
     let source = crate::tier::install_source(session);
     if let Some(bytes) = args.piece {
         source.set_piece_bytes(bytes);
@@ -128,8 +129,8 @@ pub fn run(session: &Session, args: &TierArgs) -> Outcome {
     let file = remote.wait(&path, remote.sys.open(&path, flags, 0o600, &options))?;
     let rows = Vec::new();
     let mut bench =
-        Bench { remote: &remote, path, file, store, source, args, rows, first_alone: None };
-    let measured = bench.measure(&name);
+        Bench { remote: &remote, path, file, tier, store, source, args, rows, first_alone: None };
+    let measured = bench.measure();
     let removed = remote.wait(&bench.path, remote.sys.unlink(&bench.path));
     measured?;
     removed?;
@@ -158,7 +159,7 @@ pub fn run(session: &Session, args: &TierArgs) -> Outcome {
 }
 
 impl Bench<'_> {
-    fn measure(&mut self, tier: &str) -> Result<()> {
+    fn measure(&mut self) -> Result<()> {
         let mut state = 0x9e37_79b9_7f4a_7c15u64;
         let mut block = vec![0; 1 << 20];
         let mut at = 0;
@@ -177,7 +178,7 @@ impl Bench<'_> {
         self.read_in_order("read before it was copied")?;
         self.store_alone()?;
         let begin = Instant::now();
-        let sync = tier::sync_file(self.remote.dfs(), &self.file, &self.store, tier, &|_| {});
+        let sync = tier::sync_file(self.remote.dfs(), &self.file, &self.store, &self.tier, &|_| {});
         let sent = self.remote.wait(&self.path, sync)?.sent_bytes;
         self.row("copied to the tier", sent, begin, None, None);
         self.read_in_order("read from the pool")?;
@@ -273,7 +274,8 @@ impl Bench<'_> {
     }
 
     fn evict(&self) -> Result<u64> {
-        let evict = tier::evict_file(self.remote.dfs(), &self.file, &self.store, &|_| {});
+        let evict =
+            tier::evict_file(self.remote.dfs(), &self.file, &self.store, &self.tier, &|_| {});
         let evicted = self.remote.wait(&self.path, evict)?.evicted_bytes;
         self.source.drop_parts();
         Ok(evicted)

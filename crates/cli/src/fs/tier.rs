@@ -4,16 +4,16 @@ mod policy;
 
 use super::remote::Remote;
 use crate::exit::{Failure, Outcome};
-use crate::output::{Table, bar, warn_line};
+use crate::output::{Table, bar, plural, warn_line};
 use crate::session::Session;
-use crate::tier::of_cont;
+use crate::tier::{forget_earlier, name_of, of_cont};
 use crate::url::{self, Url};
 use clap::{Args, Subcommand};
 use dfs::find::Query;
-use dfs::tier::TierState;
+use dfs::tier::{TierRecord, TierState};
 use dfs::{FileKind, Obj, OpenFlags};
 use serde::Serialize;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use types::{Code, Error, Result, size};
 use wire::control::OpenMode;
@@ -122,6 +122,9 @@ struct FileReport {
     /// When the oldest of that was written, nanoseconds since 1970.
     #[serde(skip_serializing_if = "Option::is_none")]
     dirty_since_ns: Option<u64>,
+    /// The tier that has its copy, if it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tier: Option<String>,
     #[serde(skip)]
     shown: String,
 }
@@ -237,6 +240,11 @@ fn report(remote: &Remote, path: &[u8], file: &Obj) -> Result<FileReport> {
         away = survey.stub_count() as u64 * survey.chunk_bytes;
         (dirty_bytes, dirty_since_ns) = survey.dirty(record.as_ref());
     }
+    let tier = match state {
+        TierState::Local => None,
+        _ => remote.wait(path, fs.tier_record(file))?,
+    };
+    let tier = tier.filter(|record| record.version > 0).map(|record| record.tier);
     let percent = match state {
         TierState::Uploading { percent } => Some(percent),
         TierState::Local | TierState::Dirty | TierState::Both | TierState::Cloud => None,
@@ -249,19 +257,28 @@ fn report(remote: &Remote, path: &[u8], file: &Obj) -> Result<FileReport> {
         pool_bytes: size.saturating_sub(away),
         dirty_bytes,
         dirty_since_ns,
+        tier,
         shown: state.to_string(),
     })
 }
 
 fn status(session: &Session, args: &StatusArgs) -> Outcome {
-    let mut reports = Vec::new();
+    let (mut reports, mut elsewhere) = (Vec::new(), BTreeMap::<_, u64>::new());
     for url in &args.paths.urls {
+        let attached = name_of(session, &url.pool, &url.cont)?;
         let remote = Remote::open(session, url, OpenMode::ReadOnly)?;
         for (path, _) in files(&remote, url)? {
-            match remote.lookup(&path, true).and_then(|file| report(&remote, &path, &file)) {
-                Err(error) if error.code == Code::NonExist && path != url.path => {}
-                outcome => reports.push(outcome?),
+            let one =
+                match remote.lookup(&path, true).and_then(|file| report(&remote, &path, &file)) {
+                    Err(error) if error.code == Code::NonExist && path != url.path => continue,
+                    outcome => outcome?,
+                };
+            if let (Some(attached), Some(tier)) = (&attached, &one.tier)
+                && attached != tier
+            {
+                *elsewhere.entry((tier.clone(), attached.clone())).or_default() += 1;
             }
+            reports.push(one);
         }
     }
     let summary = Summary::of(&reports);
@@ -281,7 +298,12 @@ fn status(session: &Session, args: &StatusArgs) -> Outcome {
                 tier::age(age_s)
             ),
             None => writeln!(out, "The tier has everything."),
+        }?;
+        for ((tier, attached), count) in &elsewhere {
+            let files = plural(*count as usize, "file");
+            writeln!(out, "{files} in tier '{tier}', not in '{attached}': azekura fs tier sync")?;
         }
+        Ok(())
     };
     if args.summary {
         return session.out.show(&summary, |out| tell(out));
@@ -376,8 +398,11 @@ fn sync(session: &Session, paths: &Paths) -> Outcome {
             Ok(remote.wait(path, synced)?.sent_bytes)
         })?;
         if url.path == b"/" {
-            let put = remote.wait(&url.path, tier::put_tree(remote.dfs(), &store))?;
+            let put = remote.wait(&url.path, tier::put_tree(remote.dfs(), &store, &name))?;
             totals.description = Some(put.0);
+            if totals.failed == 0 {
+                forget_earlier(session, url)?;
+            }
         }
     }
     show(session, &totals, "sent")
@@ -386,7 +411,7 @@ fn sync(session: &Session, paths: &Paths) -> Outcome {
 fn evict(session: &Session, args: &EvictArgs) -> Outcome {
     let mut totals = Totals { dirty_bytes: Some(0), pinned_files: Some(0), ..Totals::default() };
     for url in &args.paths.urls {
-        let (.., store) = of_cont(session, &url.pool, &url.cont)?;
+        let (name, _, store) = of_cont(session, &url.pool, &url.cont)?;
         let remote = Remote::open(session, url, OpenMode::ReadWrite)?;
         let (mut dirty_bytes, mut pinned) = (0, 0);
         each(session, &remote, url, "evict", &mut totals, |path, file, shown| {
@@ -400,7 +425,8 @@ fn evict(session: &Session, args: &EvictArgs) -> Outcome {
                 return Ok(0);
             }
             let record = remote.wait(path, fs.tier_record(file))?;
-            let Some(record) = record.filter(|record| record.version > 0) else {
+            let is_there = |record: &TierRecord| record.version > 0 && record.tier == name;
+            let Some(record) = record.filter(is_there) else {
                 dirty_bytes += remote.wait(path, fs.size(file))?;
                 return Ok(0);
             };
@@ -411,7 +437,8 @@ fn evict(session: &Session, args: &EvictArgs) -> Outcome {
                 return Ok(may);
             }
             let progress = |bytes| shown.inc(bytes);
-            let eviction = remote.wait(path, tier::evict_file(fs, file, &store, &progress))?;
+            let eviction =
+                remote.wait(path, tier::evict_file(fs, file, &store, &name, &progress))?;
             dirty_bytes += eviction.dirty_bytes;
             Ok(eviction.evicted_bytes)
         })?;

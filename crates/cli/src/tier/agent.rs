@@ -17,6 +17,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tier::{Agent, Caller, Moved, Mover, Syncs, keep_moving};
@@ -106,8 +107,8 @@ pub fn run(session: &Session, args: &AgentArgs) -> Outcome {
     let door = args.metrics.map(|address| figures.serve(address)).transpose()?;
     if args.moves {
         let (of_moves, every) = (session.clone(), args.every);
-        keep_for_all(session, "azk-mover", SEARCH_PAUSE.min(every), move |which| {
-            move_one(&of_moves, which, every, &figures)
+        keep_for_all(session, "azk-mover", SEARCH_PAUSE.min(every), move |which, is_over| {
+            move_one(&of_moves, which, every, is_over, &figures)
         })?;
         let intervals = Intervals {
             describe: args.describe_every,
@@ -116,8 +117,8 @@ pub fn run(session: &Session, args: &AgentArgs) -> Outcome {
             snapshot_keep: args.snapshot_keep,
         };
         let of_words = session.clone();
-        keep_for_all(session, "azk-describer", SEARCH_PAUSE.min(every), move |which| {
-            keep_described(&of_words, &url_of(which), intervals)
+        keep_for_all(session, "azk-describer", SEARCH_PAUSE.min(every), move |which, is_over| {
+            keep_described(&of_words, &url_of(which), intervals, is_over)
         })?;
     }
     let Some(signal) = signals.wait_while(|| !server.is_finished())? else {
@@ -152,33 +153,51 @@ fn sync_for(session: &Session, ask: &SyncAsk, caller: Caller) -> Result<()> {
 /// A container by the UUIDs of its pool and itself.
 type Which = (Uuid, Uuid);
 
+/// A thread that does something for a container.
+struct Keeper {
+    /// The container's tier when it began.
+    tier: String,
+    is_over: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
 /// Has a thread do something for each container with a tier, for ever: those that fail begin again after a pause, and new containers are found
-/// after that.
+/// after that. Those of a container that has another tier since, or none, are told that they are over.
 fn keep_for_all(
     session: &Session,
     name: &'static str,
     pause: Duration,
-    work: impl Fn(Which) -> Result<()> + Send + Sync + 'static,
+    work: impl Fn(Which, &AtomicBool) -> Result<()> + Send + Sync + 'static,
 ) -> Result<()> {
     let (session, work) = (session.clone(), Arc::new(work));
     let keep = move || {
-        let mut threads: HashMap<Which, JoinHandle<()>> = HashMap::new();
+        let mut threads: HashMap<Which, Keeper> = HashMap::new();
         loop {
             match with_tiers(&session) {
                 Ok(found) => {
-                    threads.retain(|_, thread| !thread.is_finished());
-                    for (which, ..) in found {
+                    threads.retain(|_, keeper| !keeper.thread.is_finished());
+                    let found: HashMap<Which, String> =
+                        found.into_iter().map(|(which, _, tier)| (which, tier)).collect();
+                    for (which, keeper) in &threads {
+                        if found.get(which) != Some(&keeper.tier) {
+                            keeper.is_over.store(true, Ordering::Relaxed);
+                        }
+                    }
+                    for (which, tier) in found {
                         if threads.contains_key(&which) {
                             continue;
                         }
-                        let work = work.clone();
+                        let (work, is_over) = (work.clone(), Arc::<AtomicBool>::default());
+                        let told = is_over.clone();
                         let one = move || {
-                            if let Err(error) = work(which) {
+                            if let Err(error) = work(which, &told) {
                                 tracing::warn!("{name} of container {}: {error}", which.1);
                             }
                         };
                         match std::thread::Builder::new().name(name.into()).spawn(one) {
-                            Ok(thread) => drop(threads.insert(which, thread)),
+                            Ok(thread) => {
+                                threads.insert(which, Keeper { tier, is_over, thread });
+                            }
                             Err(error) => tracing::warn!("no thread for a container: {error}"),
                         }
                     }
@@ -218,8 +237,14 @@ pub(super) fn with_tiers(session: &Session) -> Result<Vec<(Which, String, String
     Ok(found)
 }
 
-/// Moves the files of one container until that fails.
-fn move_one(session: &Session, which: Which, every: Duration, figures: &Figures) -> Result<()> {
+/// Moves the files of one container until that fails, or is over.
+fn move_one(
+    session: &Session,
+    which: Which,
+    every: Duration,
+    is_over: &AtomicBool,
+    figures: &Figures,
+) -> Result<()> {
     let url = url_of(which);
     // Nobody waits for it, and on the same machine there may be who works.
     tier::give_way();
@@ -235,7 +260,7 @@ fn move_one(session: &Session, which: Which, every: Duration, figures: &Figures)
             fs.set_tier_notice(&notice).await?;
         }
         let mover = Mover::new(fs, &store, &tier);
-        keep_moving(mover, fs, every, &mut |moved| {
+        keep_moving(mover, fs, every, is_over, &mut |moved| {
             figures.add(&mount.dfs, moved);
             tell(&mount.dfs, moved);
         })

@@ -6,6 +6,7 @@
 use super::{of_cont, snapshot};
 use crate::session::Session;
 use crate::url::Url;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tier::{Descriptions, Store, newest_ns, put_tree_if_changed, thin_trees};
 use types::{Result, size};
@@ -25,10 +26,15 @@ pub struct Intervals {
     pub snapshot_keep: u32,
 }
 
-/// Writes down what is due of a container, for ever.
+/// Writes down what is due of a container, until it is said that this is over.
 ///
 /// Errors: what is due could not be written; whoever begins again finds it due still.
-pub fn keep_described(session: &Session, url: &Url, intervals: Intervals) -> Result<()> {
+pub fn keep_described(
+    session: &Session,
+    url: &Url,
+    intervals: Intervals,
+    is_over: &AtomicBool,
+) -> Result<()> {
     tier::give_way();
     let (tier, _, store) = of_cont(session, &url.pool, &url.cont)?;
     let store = store.patient();
@@ -46,9 +52,9 @@ pub fn keep_described(session: &Session, url: &Url, intervals: Intervals) -> Res
         None => None,
     };
     let mut known = None;
-    loop {
+    while !is_over.load(Ordering::Relaxed) {
         if Instant::now() >= describe_at {
-            let put = put_tree_if_changed(fs, &store, &mut known);
+            let put = put_tree_if_changed(fs, &store, &tier, &mut known);
             if let Some(key) = client.block_on(tier::in_background(put))? {
                 tracing::info!("container '{}': described as {key}", fs.container().info().label);
                 let keep = intervals.describe_keep as usize;
@@ -77,6 +83,7 @@ pub fn keep_described(session: &Session, url: &Url, intervals: Intervals) -> Res
         }
         std::thread::sleep(LOOK_PAUSE.min(intervals.describe));
     }
+    Ok(())
 }
 
 /// How long it is until the next one is due, as the newest one in the store tells.

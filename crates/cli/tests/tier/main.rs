@@ -1,5 +1,6 @@
 //! Files in a tier, by command: copied, freed, read, changed, restored from the store alone; programs killed at every step.
 
+mod another_tier;
 mod encoded;
 mod faults;
 #[path = "../harness/mod.rs"]

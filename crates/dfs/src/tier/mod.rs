@@ -28,6 +28,7 @@ pub use marks::{MARK_BYTES_MAX, Mark, Marks, SyncPolicy};
 pub(crate) use notice::Known;
 pub use notice::{Slowdown, TierNotice};
 use recall::Proved;
+pub(crate) use recall::Returning;
 pub use record::{Stub, TierRecord, Upload};
 pub use returns::Returns;
 pub use uses::{USES_DAYS, Uses, day_of};

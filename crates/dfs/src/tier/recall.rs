@@ -44,6 +44,15 @@ const BESIDE_BYTES: u64 = 4 << 20;
 /// whoever looks at the file next.
 const READ_PAUSE: Duration = Duration::from_millis(20);
 
+/// Whether what a reader gets from a tier goes into the pool.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Returning {
+    /// Behind the reader, where that can be.
+    Behind,
+    /// The reader is one that passes it on.
+    Never,
+}
+
 /// A stub that was found.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Seen {
@@ -132,6 +141,7 @@ impl Dfs {
         file: &Obj,
         ranges: &[Recx],
         memory: &mut [&mut [u8]],
+        returning: Returning,
     ) -> Result<u64> {
         let chunk_bytes = file.node.array().chunk_records;
         let pieces = self.cut_at_chunks(file, ranges);
@@ -145,7 +155,8 @@ impl Dfs {
         let mut size_min = 0;
         for (piece, mut room) in pieces.iter().zip(cut_memory(&pieces, memory)?) {
             let seen = stubs.get(&(piece.index / chunk_bytes)).copied();
-            size_min = size_min.max(self.read_piece(file, *piece, seen, &mut room).await?);
+            size_min =
+                size_min.max(self.read_piece(file, *piece, seen, &mut room, returning).await?);
         }
         Ok(size_min)
     }
@@ -157,6 +168,7 @@ impl Dfs {
         range: Recx,
         mut seen: Option<Seen>,
         room: &mut [&mut [u8]],
+        returning: Returning,
     ) -> Result<u64> {
         let array = file.node.array();
         let chunk = range.index / array.chunk_records;
@@ -188,7 +200,7 @@ impl Dfs {
             room.copy_from_slice(mine);
             rest = others;
         }
-        if self.may_restore() {
+        if returning == Returning::Behind && self.may_restore() {
             self.return_behind(file, piece).await;
         }
         // The chunk with the end of the file has no stub.

@@ -560,7 +560,8 @@ impl Bench<'_> {
     fn evict(&self, files: u32) -> Result<()> {
         for number in 0..files {
             let file = self.place.open(&self.remote, number, OpenFlags::READ_WRITE)?;
-            let evict = tier::evict_file(self.remote.dfs(), &file, &self.store, &|_| {});
+            let evict =
+                tier::evict_file(self.remote.dfs(), &file, &self.store, &self.tier, &|_| {});
             self.remote.wait(&self.place.path(number), evict)?;
         }
         Ok(())

@@ -134,7 +134,7 @@ impl Place<'_> {
                 }
                 tier::sync_file(fs, &file, store, tier, &put).await?;
                 if !is_over.load(Ordering::Relaxed) {
-                    tier::evict_file(fs, &file, store, &got).await?;
+                    tier::evict_file(fs, &file, store, tier, &got).await?;
                 }
                 if !is_over.load(Ordering::Relaxed) {
                     fs.tier_fetch(&file, &got).await?;
