@@ -487,14 +487,15 @@ impl Container {
         link.keep_connected(self.client(), self.pool());
     }
 
-    /// Targets that together hold all objects: all of the pool, but without those that are not whole while each object has a
-    /// whole copy elsewhere.
+    /// Targets that together hold all objects: all of the pool, but of those that are not whole without such as have given all they held to others, and without any
+    /// while each object has a whole copy elsewhere.
     pub fn listers(&self) -> Vec<TargetId> {
         let map = self.0.pool.map();
         let copies = 1 + usize::from(self.0.info.props.rd_fac);
         let is_covered = copies > 1 && placement::losses(copies, &map, |_| true).copies_left > 0;
         let all = map.targets.iter().map(|target| target.id);
-        all.filter(|&target| !is_covered || placement::is_live(target, &map)).collect()
+        let holds_nothing = |target| is_covered || placement::has_given_all(target, &map);
+        all.filter(|&target| placement::is_live(target, &map) || !holds_nothing(target)).collect()
     }
 
     /// Units that `target` holds, in [`Unit::list_order`] from after `after`.

@@ -29,7 +29,7 @@ mod spare;
 pub use class::check_class;
 pub use hint::{HintTable, hint_beside, hint_for};
 pub use layout::{Layout, cell_layout, follows, is_alone, is_live, knows_epoch, layout};
-pub use losses::{Losses, losses, lost_for_want_of_room};
+pub use losses::{Losses, has_given_all, losses, lost_for_want_of_room};
 pub use room::{Filled, Room, has_room_for_part, room_for_shares, room_without};
 pub use score::{
     Measured, WEIGHT_NORM, change_percent, least_left_percent, score, weights, weights_up_to,

@@ -6,7 +6,7 @@
 use crate::layout::{follows, is_live};
 use std::collections::{BTreeMap, BTreeSet};
 use types::{Rank, TargetId};
-use wire::map::{PoolMap, TargetInfo};
+use wire::map::{OutTarget, PoolMap, TargetInfo};
 
 /// The worst group of so many members.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,8 +22,9 @@ pub fn losses(width: usize, map: &PoolMap, answers: impl Fn(Rank) -> bool) -> Lo
     let placed: Vec<&TargetInfo> =
         map.targets.iter().filter(|target| is_placed_on(target.id, map)).collect();
     if width == 1 {
+        let mut placed = placed.into_iter().filter(|target| !has_given_all(target.id, map));
         let serves = |target: &&TargetInfo| target.holds_its_part() && answers(target.rank);
-        let is_unavailable = !placed.iter().all(serves);
+        let is_unavailable = !placed.all(|target| serves(&target));
         return Losses { copies_left: usize::from(!is_unavailable), is_unavailable };
     }
     let placed = without_replaced(width, placed, map);
@@ -58,11 +59,28 @@ pub fn losses(width: usize, map: &PoolMap, answers: impl Fn(Rank) -> bool) -> Lo
     }
 }
 
+/// True when a target is in no group any more, not even in one of a single member: it was drained, and others had room for all that it held.
+pub fn has_given_all(target: TargetId, map: &PoolMap) -> bool {
+    let is_out = |id: TargetId| map.outs.iter().any(|out| out.target == id);
+    let is_taken_over = |out: &OutTarget| {
+        let is_passed = |id: TargetId| {
+            map.passed.iter().any(|passed| passed.round == out.round && passed.target == id)
+        };
+        map.targets
+            .iter()
+            .any(|other| !is_out(other.id) && !is_passed(other.id) && is_placed_on(other.id, map))
+    };
+    // Of one that is taken back it is on its way.
+    let stays_out = |out: &OutTarget| map.next.as_ref().is_none_or(|next| next.contains(out));
+    let gave_all = |out: &OutTarget| out.is_drained && is_taken_over(out) && stays_out(out);
+    map.outs.iter().any(|out| out.target == target && gave_all(out))
+}
+
 /// Lost targets some of whose places in groups of so many members nobody has taken, for others had no room.
 pub fn lost_for_want_of_room(width: usize, map: &PoolMap) -> Vec<TargetId> {
     let is_out = |id: TargetId| map.outs.iter().any(|out| out.target == id);
     // What is drained is passed over itself, and somebody has what it gave.
-    let lacks = |out: &&wire::map::OutTarget| {
+    let lacks = |out: &&OutTarget| {
         let passed = map.passed.iter().filter(|passed| passed.round == out.round);
         !out.is_drained && passed.into_iter().any(|passed| !is_out(passed.target))
     };

@@ -1,6 +1,6 @@
 //! Targets that stand in for others, against plain statements of what is promised.
 
-use placement::{cell_layout, is_live, layout, losses, lost_for_want_of_room};
+use placement::{cell_layout, has_given_all, is_live, layout, losses, lost_for_want_of_room};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use types::{ObjType, Oid, PoolId, Rank, TargetId, hash};
@@ -272,6 +272,40 @@ fn losses_with_targets_out_are_not_called_smaller_than_they_are() {
     assert_eq!(losses(2, &map, |_| true).copies_left, 1);
     map.outs = vec![OutTarget { target: TargetId(2), round: 3, epoch: 0, is_drained: false }];
     assert_eq!(losses(2, &map, |_| true).copies_left, 2);
+}
+
+/// A pool was called unavailable whose drained engine was stopped, as the documents say, and its objects of one copy were asked for there: of what is alone,
+/// too, a drained target has given all it held, unless nobody had room.
+#[test]
+fn who_has_given_all_is_in_no_group() {
+    let drained = TargetId(1);
+    let out = |target| OutTarget { target, round: 4, epoch: 0, is_drained: true };
+    let answers = |rank: Rank| rank != Rank(1);
+    let is_anywhere = |map: &PoolMap| {
+        let of_class = |class| (0..300).map(move |number| oid(number, class));
+        let mut all = ["S1", "SX", "RP_2G1", "RP_2GX"].into_iter().flat_map(of_class);
+        all.any(|oid| {
+            let layout = layout(oid, map).unwrap();
+            (0..layout.group_count()).any(|group| layout.members(group).contains(&drained))
+        })
+    };
+    let mut map = map_of(&[1, 1, 1, 1]);
+    assert!(!has_given_all(drained, &map));
+    map.next = Some(vec![out(drained)]);
+    assert!(!has_given_all(drained, &map) && losses(1, &map, answers).is_unavailable);
+    map.outs = map.next.take().unwrap();
+    assert!(has_given_all(drained, &map) && !is_anywhere(&map));
+    assert_eq!(losses(1, &map, answers), losses(1, &map, |_| true));
+    assert_eq!(losses(1, &map, answers).copies_left, 1);
+    // Other moves change nothing of that; its own way back does.
+    map.next = Some(vec![out(drained), out(TargetId(3))]);
+    assert!(has_given_all(drained, &map));
+    map.next = Some(Vec::new());
+    assert!(!has_given_all(drained, &map));
+    map.next = None;
+    map.passed = [0, 2, 3].map(|id| PassedSpare { round: 4, target: TargetId(id) }).to_vec();
+    assert!(!has_given_all(drained, &map) && is_anywhere(&map));
+    assert!(losses(1, &map, answers).is_unavailable);
 }
 
 /// What is alone on a target is given to others when that one is drained, to several of them, and stays where it is when it is lost:

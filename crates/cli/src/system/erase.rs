@@ -154,6 +154,5 @@ fn ask(config: &EngineConfig, standing: &Standing) -> Result<Vec<String>> {
 
 /// True when a pool has, or may have, something on a target. What was drained has given all to others, for good.
 fn is_on(target: TargetId, map: &PoolMap) -> bool {
-    let gave_all = map.outs.iter().any(|out| out.target == target && out.is_drained);
-    map.target(target).is_some() && (!gave_all || map.next.is_some())
+    map.target(target).is_some() && !placement::has_given_all(target, map)
 }

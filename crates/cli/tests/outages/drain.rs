@@ -340,3 +340,46 @@ fn a_running_engine_gets_a_device() {
     std::fs::write(&config, &before).unwrap();
     system.fails(2, &["none may go"], &reload);
 }
+
+/// An engine is retired as `docs/operate.md` says: drained, stopped, excluded. Of what has one copy the pool then said that it cannot be reached, checks of names asked the engine that was
+/// gone for objects, and snapshots waited for it.
+#[test]
+fn who_is_drained_and_stopped_is_missed_by_nobody() {
+    let system = System::up(3, 1);
+    system.ok(&["pool", "create", "tank", "--size", "600MiB"]);
+    system.ok(&["cont", "create", "tank", "home"]);
+    let dir = system.path("dir");
+    tree(&dir, 5);
+    let url = "azk://tank/home/dir";
+    system.ok(&["fs", "cp", "-rT", "--verify", dir.to_str().unwrap(), url]);
+    system.ok(&["system", "drain", "2"]);
+    system.ok(&["pool", "rebuild", "status", "tank", "--wait"]);
+    system.ok(&["system", "stop", "--engine", "2"]);
+    system.ok(&["system", "exclude", "2", "--why", "retired"]);
+    // The control service finds out by and by that nobody is there: it said so after two or three seconds.
+    for _ in 0..50 {
+        let output = system.run(&["pool", "health", "tank", "--json"]);
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stdout));
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    let quick = |args: &[&str]| system.ok(&[&["--timeout", "20"], args].concat());
+    quick(&["fs", "check", "azk://tank/home"]);
+    quick(&["cont", "snapshot", "create", "tank", "home", "monday"]);
+    quick(&["fs", "rm", "-r", url]);
+    quick(&["cont", "snapshot", "rollback", "tank", "home", "monday"]);
+    // Back again it serves what it gets, and knows of the snapshot.
+    system.ok(&["system", "clear-exclude", "2"]);
+    system.ok(&["up"]);
+    system.ok(&["pool", "reintegrate", "tank", "--rank", "2"]);
+    system.ok(&["pool", "rebuild", "status", "tank", "--wait"]);
+    let back = system.path("back");
+    for from in [&["--snapshot", "monday"][..], &[]] {
+        system.ok(&[&["fs", "cp", "-rT", url, back.to_str().unwrap()], from].concat());
+        let diff = std::process::Command::new("diff").arg("-r").args([&dir, &back]).output();
+        let diff = diff.unwrap();
+        assert!(diff.status.success(), "{}", String::from_utf8_lossy(&diff.stdout));
+        std::fs::remove_dir_all(&back).unwrap();
+    }
+    system.ok(&["cont", "snapshot", "destroy", "tank", "home", "monday"]);
+    system.ok(&["fs", "check", "azk://tank/home"]);
+}

@@ -178,7 +178,8 @@ impl Service {
         let targets = now.record.targets.iter();
         Ok(targets
             .filter(|target| {
-                !can_go_on || !is_away(target) || self.returning.has(pool.id, target.id)
+                let is_spare = can_go_on || placement::has_given_all(target.id, &map);
+                !is_spare || !is_away(target) || self.returning.has(pool.id, target.id)
             })
             .map(|target| target.id)
             .collect())
