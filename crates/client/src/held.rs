@@ -25,6 +25,8 @@ const SPREAD_TIME: Duration = Duration::from_millis(200);
 /// Pauses before a handle is asked for again: the first, and where doubling ends.
 const AGAIN_PAUSE: Duration = Duration::from_millis(50);
 const AGAIN_PAUSE_MAX: Duration = Duration::from_secs(2);
+/// The same where the control service answers with what is no answer.
+const TROUBLE_PAUSE_MAX: Duration = Duration::from_secs(10);
 /// How long others may stand in the way of a handle: its own earlier connection may, until the engine has noticed that it ended.
 const BUSY_TIME_MAX: Duration = Duration::from_secs(60);
 
@@ -87,7 +89,7 @@ impl Keeper {
 
     /// Asks until there is a handle again; `None` when it is not wanted any more, or will not be given.
     async fn reopen(&self) -> Option<Ending> {
-        let mut pause = AGAIN_PAUSE;
+        let (mut pause, mut pause_max) = (AGAIN_PAUSE, AGAIN_PAUSE_MAX);
         let mut busy_since = None;
         // A thousand others have lost theirs in the same moment.
         let env = self.client.upgrade()?.env().clone();
@@ -112,16 +114,22 @@ impl Keeper {
             match error.code {
                 Code::Unreach | Code::Closed | Code::TimedOut | Code::Stale => {}
                 Code::Busy if now - *busy_since.get_or_insert(now) < BUSY_TIME_MAX => {}
-                // What it was on is destroyed.
-                Code::NonExist => return None,
-                _ => {
+                // What it was on is destroyed, or not for this client any more; or others have it, and will not give it up.
+                Code::NonExist | Code::NoPerm | Code::Access | Code::Busy => {
                     tracing::warn!("a handle that was lost with a connection: {error}");
                     return None;
+                }
+                // Of a catalog that is out of order, say: an administrator puts that right, and then it counts who has something open.
+                _ => {
+                    if pause_max == AGAIN_PAUSE_MAX {
+                        tracing::warn!("a handle that was lost with a connection: {error}");
+                    }
+                    pause_max = TROUBLE_PAUSE_MAX;
                 }
             }
             drop(client);
             env.sleep(pause).await;
-            pause = (2 * pause).min(AGAIN_PAUSE_MAX);
+            pause = (2 * pause).min(pause_max);
         }
     }
 

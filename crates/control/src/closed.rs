@@ -62,6 +62,12 @@ pub async fn check_system(catalog: &dyn Catalog, known: Option<Uuid>) -> Result<
     }
 }
 
+/// True when the catalog holds no system, though the engine knows to be in one: what was there is lost.
+#[boxed(?Send)]
+pub async fn is_lost(catalog: &dyn Catalog, known: Option<Uuid>) -> bool {
+    known.is_some() && matches!(catalog.get(keys::SYSTEM).await, Ok(None))
+}
+
 /// `Inval` when no service may work on the catalog; else errors as [`Catalog::get`].
 #[boxed(?Send)]
 pub async fn check_open(catalog: &dyn Catalog) -> Result<()> {

@@ -31,7 +31,7 @@ mod store;
 
 pub use catalog::{Catalog, Change, Compare, Revision, Versioned};
 pub use catalog_copy::CatalogCopy;
-pub use closed::{ClosedDf, check_open, check_system};
+pub use closed::{ClosedDf, check_open, check_system, is_lost};
 pub use copies::CatalogFiles;
 pub use embedded::EmbeddedCatalog;
 pub use etcd::{Candidate, ElectionNews, EtcdAccess, EtcdCatalog, EtcdConfig};

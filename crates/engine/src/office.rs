@@ -166,11 +166,14 @@ impl ControlHost {
                     }
                     if let Err(error) = looked {
                         tracing::error!("catalog: {error}");
+                        // One that was lost is one that is away: what is in copies is told, and who waits for it asks again.
+                        let is_lost = control::is_lost(&catalog, self.home.system()).await;
+                        let code = if is_lost { Code::Unreach } else { error.code };
                         if control::check_open(&catalog).await.is_ok() {
                             // Those whose it is must be able to lead.
                             self.leave().await;
                         }
-                        self.note_away(error);
+                        self.note_away(Error { code, ..error });
                         self.standing.set_role(Role::Follower(None));
                         continue;
                     }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use transport::Address;
 use types::{Code, Error, Result};
 use uuid::Uuid;
-use wire::control::{ControlReply, ControlRequest};
+use wire::control::{ControlReply, ControlRequest, MemberState};
 use wire::map::{EngineInfo, PoolMap};
 
 /// How long an engine is asked for its pool maps.
@@ -89,13 +89,18 @@ pub fn run(session: &Session, args: &RecoverArgs) -> Outcome {
     for (_, other) in known.iter().filter(|(uuid, _)| Some(*uuid) != own) {
         match ask(&config, &other.info(), &pools) {
             Ok(found) => maps.extend(found),
+            // Its targets are out, or were: what they know is older than what others do.
+            Err(error) if other.member.state == MemberState::Excluded => notes.push(format!(
+                "engine {}, which is excluded, gave no answer ({error})",
+                other.rank
+            )),
             Err(error) if args.force => notes.push(format!(
                 "engine {} gave no answer ({error}): what became of targets just before the loss it may know alone",
                 other.rank
             )),
             Err(error) => {
                 let text = format!(
-                    "engine {} is to say what became of targets just before the loss: start it, or go on without \
+                    "engine {} is to say what became of targets just before the loss: start it, or go on \
                      with --force",
                     other.rank
                 );

@@ -195,6 +195,79 @@ fn a_mounted_container_is_known_after_restarts() {
     system.ok(&["cont", "destroy", "tank", "home"]);
 }
 
+/// Removes all keys of an etcd, by its gateway.
+fn empty_etcd(endpoint: &str) {
+    use std::io::{Read, Write};
+    let body = r#"{"key":"AA==","range_end":"AA=="}"#;
+    let mut stream = std::net::TcpStream::connect(endpoint).unwrap();
+    let head = "POST /v3/kv/deleterange HTTP/1.0\r\nContent-Type: application/json";
+    write!(stream, "{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.contains("\"deleted\""), "{answer}");
+}
+
+/// An etcd that had lost its data was worse than one that is away: nothing was told from copies, programs on mounts were told that their arguments are invalid, engines refused to tell
+/// what the recovery asks them for, and mounts gave their handles up for ever, so that a container was destroyed under them without `--force`.
+#[test]
+fn an_etcd_that_lost_all_is_one_that_is_away_and_mounts_are_known_afterwards() {
+    let found = Command::new("etcd").arg("--version").output();
+    if !can_mount() || !found.is_ok_and(|output| output.status.success()) {
+        println!("SKIPPED: nothing to mount with, or no etcd here (Debian: etcd-server)");
+        return;
+    }
+    let system = System::none();
+    system.ok(&["up", "--engines", "2", "--targets", "1", "--etcd", "--wait", "600"]);
+    system.ok(&["pool", "create", "tank", "--size", "256MiB"]);
+    system.ok(&["cont", "create", "tank", "home", "--rd-fac", "1"]);
+    let point = Point::make(&system, "mnt");
+    system.ok(&["mount", "azk://tank/home", point.str()]);
+    let dirs = [0, 1].map(|at| system.dir().join(format!("engine{at}")));
+    let has_copy = |dir: &Path| {
+        let raw = fs::read(dir.join("catalog-copy.0")).unwrap_or_default();
+        let wanted = br#""label":"home""#;
+        raw.windows(wanted.len()).any(|part| part == wanted)
+    };
+    eventually("the copies have it", || dirs.iter().all(|dir| has_copy(dir)));
+    let config = |dir: &Path| fs::read_to_string(dir.join("engine.toml")).unwrap();
+    let first = config(&dirs[0]);
+    let endpoint = first.split("http://").nth(1).unwrap().split('"').next().unwrap();
+    empty_etcd(endpoint);
+    let known = || {
+        let output = system.run(&["--timeout", "5", "cont", "list", "tank"]);
+        output.status.success() && String::from_utf8_lossy(&output.stdout).contains("home")
+    };
+    eventually("copies tell", known);
+    fs::write(point.0.join("meanwhile"), "goes on").unwrap();
+    let away = ["--timeout", "5", "cont", "create", "tank", "more"];
+    system.fails(6, &["the catalog is empty", "system recover"], &away);
+
+    let stop = |dir: &Path| {
+        let text = fs::read_to_string(dir.join("engine.pid")).unwrap();
+        let pid: i32 = text.split_whitespace().next().unwrap().parse().unwrap();
+        let pid = rustix::process::Pid::from_raw(pid).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        eventually("it has stopped", || rustix::process::test_kill_process(pid).is_err());
+    };
+    stop(&dirs[0]);
+    for dir in &dirs {
+        let text = config(dir).replace("[catalog]\n", "[catalog]\nprefix = \"anew\"\n");
+        fs::write(dir.join("engine.toml"), text).unwrap();
+    }
+    let toml = dirs[0].join("engine.toml");
+    let from = dirs[1].to_str().unwrap();
+    system.ok(&["system", "recover", "--config", toml.to_str().unwrap(), "--from", from]);
+    system.ok(&["up", "--wait", "600"]);
+    stop(&dirs[1]);
+    system.ok(&["up", "--wait", "600"]);
+    let handles = || system.json(&["cont", "query", "tank", "home"])["handles"].as_u64();
+    eventually("the mount's handle is counted again", || handles() == Some(1));
+    system.fails(7, &["open handle"], &["cont", "destroy", "tank", "home"]);
+    assert_eq!(fs::read_to_string(point.0.join("meanwhile")).unwrap(), "goes on");
+    system.ok(&["umount", point.str()]);
+    system.ok(&["cont", "destroy", "tank", "home"]);
+}
+
 #[test]
 fn a_killed_server_leaves_what_umount_clears_and_holds_nothing() {
     if !can_mount() {

@@ -462,10 +462,16 @@ impl Session {
     }
 
     /// Sees to it that the lease is kept, or gets another when it has gone and nobody has taken over. How long the
-    /// store was silent makes no difference.
+    /// store was silent makes no difference. Somebody may have removed what is in the store, and the lease is there still: reads would tell that
+    /// there is nothing.
     pub fn keep(&mut self) -> Result<()> {
         self.check()?;
         if self.lease.is_sure() {
+            let body = json!({ "key": text_of(self.key("fence").as_bytes()) });
+            let until = self.keep_until();
+            let found: Found =
+                self.gateway.call("/v3/kv/range", &body, until).map_err(Failure::into_error)?;
+            self.look_at_fence(found.kvs.first())?;
             return Ok(());
         }
         let (lease, asked, until) = (self.lease.lease(), Instant::now(), self.keep_until());
