@@ -230,6 +230,15 @@ impl Client {
         targets.entry(target).or_insert_with(|| Rc::new(TargetLink::new(target))).clone()
     }
 
+    /// Ends the connection to a target that gives no answer, if there is one. Over a link that was cut, and is whole again, the kernel would try it
+    /// seconds later; another one is there at once.
+    pub(crate) fn hang_up(&self, target: TargetId) {
+        let link = self.0.targets.borrow().get(&target).cloned();
+        if let Some(link) = link {
+            link.hang_up();
+        }
+    }
+
     /// It holds locks, through whatever container.
     pub fn holds_locks(&self) -> bool {
         self.0.options.locks.is_held_by(self.id())

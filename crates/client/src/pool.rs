@@ -104,7 +104,13 @@ impl PoolState {
     pub fn take(&self, client: &Client, fresh: PoolMap) {
         if fresh.version > self.version.get() {
             self.version.set(fresh.version);
-            self.map.replace(Rc::new(fresh));
+            let before = self.map.replace(Rc::new(fresh));
+            let map = self.map();
+            for target in map.targets.iter().filter(|target| {
+                target.reason == Some(DownReason::Silent) && placement::follows(target.id, &before)
+            }) {
+                client.hang_up(target.id);
+            }
             self.hints.replace(None);
             self.hints_beside.take();
             client.follow_leaders(self);

@@ -336,6 +336,14 @@ impl TargetLink {
         self.conn.borrow_mut().take_if(|conn| used.as_ref().is_some_and(|used| conn.is_same(used)));
     }
 
+    /// Ends the connection: who waits for an answer on it asks again.
+    pub fn hang_up(&self) {
+        let conn = self.conn.borrow_mut().take();
+        if let Some(conn) = conn {
+            conn.close();
+        }
+    }
+
     /// The connection, if there is one and nothing has to be told on it first.
     fn known_conn(&self) -> Option<Conn> {
         let conn = self.conn.borrow();

@@ -509,6 +509,7 @@ impl Target {
         };
         let is_lost =
             |target: &TargetInfo| was_live(target) && !placement::is_live(target.id, &map);
+        self.hang_up_on_lost(before.as_deref(), &map);
         // Who left earlier leads before it now, by an administrator's word.
         let is_passed = |target: &TargetInfo| {
             let known = before.as_ref().and_then(|before| before.target(target.id));
@@ -563,6 +564,19 @@ impl Target {
 }
 
 impl Target {
+    /// After a change of the map: ends connections to targets that are lost by it, and all of them where this target was.
+    fn hang_up_on_lost(&self, before: Option<&PoolMap>, map: &PoolMap) {
+        let Some(before) = before else { return };
+        let was_cut_off = placement::is_live(self.id, before) && !placement::is_live(self.id, map);
+        for target in map.targets.iter().filter(|target| target.id != self.id) {
+            let is_lost =
+                placement::follows(target.id, before) && !placement::follows(target.id, map);
+            if was_cut_off || is_lost {
+                self.peers.hang_up(target.id);
+            }
+        }
+    }
+
     /// After a change of the map: goes on with what earlier leaders of groups have left, where those are led here now.
     fn lead_what_is_ours(self: &Rc<Self>, pool: PoolId, ctx: &Rc<TargetPool>) {
         self.clone().take_over_transactions(pool, ctx);

@@ -132,6 +132,14 @@ impl Peers {
         dialing
     }
 
+    /// Ends the connection to a target that is lost; who waits for an answer on it has none. A link that was cut, and is whole again, would otherwise be tried by
+    /// the kernel for this connection when its next pause ends, seconds later, and all orders would wait for that.
+    pub fn hang_up(&self, target: TargetId) {
+        if let Some(conn) = self.conns.borrow_mut().remove(&Service::Target(target)) {
+            conn.close();
+        }
+    }
+
     /// Connects to a service at an address.
     pub async fn dial(&self, address: &Address, service: Service) -> Result<Conn> {
         dial(&self.env, self.id, &self.token, address, service).await

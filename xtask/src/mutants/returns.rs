@@ -118,8 +118,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         what: "a snapshot passes over a target that has been told of snapshots and is about to be in the map",
         edits: &[Edit {
             path: "crates/control/src/service/snaps.rs",
-            from: "!can_go_on || !is_away(target) || self.returning.has(pool.id, target.id)\n",
-            to: "!can_go_on || !is_away(target)\n",
+            from: "!is_spare || !is_away(target) || self.returning.has(pool.id, target.id)\n",
+            to: "!is_spare || !is_away(target)\n",
         }],
         found_by: control(
             "cases_snaps::who_comes_back_while_a_snapshot_is_made_keeps_what_it_sees",
