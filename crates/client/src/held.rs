@@ -27,6 +27,8 @@ const AGAIN_PAUSE: Duration = Duration::from_millis(50);
 const AGAIN_PAUSE_MAX: Duration = Duration::from_secs(2);
 /// The same where the control service answers with what is no answer.
 const TROUBLE_PAUSE_MAX: Duration = Duration::from_secs(10);
+/// How long what it was on is missing before it counts as destroyed.
+const GONE_TIME_MAX: Duration = Duration::from_secs(60);
 /// How long others may stand in the way of a handle: its own earlier connection may, until the engine has noticed that it ended.
 const BUSY_TIME_MAX: Duration = Duration::from_secs(60);
 
@@ -90,7 +92,7 @@ impl Keeper {
     /// Asks until there is a handle again; `None` when it is not wanted any more, or will not be given.
     async fn reopen(&self) -> Option<Ending> {
         let (mut pause, mut pause_max) = (AGAIN_PAUSE, AGAIN_PAUSE_MAX);
-        let mut busy_since = None;
+        let (mut busy_since, mut gone_since) = (None, None);
         // A thousand others have lost theirs in the same moment.
         let env = self.client.upgrade()?.env().clone();
         let spread = Duration::from_nanos(env.random_u64() % SPREAD_TIME.as_nanos() as u64);
@@ -114,7 +116,11 @@ impl Keeper {
             match error.code {
                 Code::Unreach | Code::Closed | Code::TimedOut | Code::Stale => {}
                 Code::Busy if now - *busy_since.get_or_insert(now) < BUSY_TIME_MAX => {}
-                // What it was on is destroyed, or not for this client any more; or others have it, and will not give it up.
+                // What it was on is destroyed, unless that is what a catalog tells that somebody has emptied.
+                Code::NonExist if now - *gone_since.get_or_insert(now) < GONE_TIME_MAX => {
+                    pause_max = TROUBLE_PAUSE_MAX;
+                }
+                // Or it is not for this client any more; or others have it, and will not give it up.
                 Code::NonExist | Code::NoPerm | Code::Access | Code::Busy => {
                     tracing::warn!("a handle that was lost with a connection: {error}");
                     return None;

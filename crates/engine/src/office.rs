@@ -166,8 +166,10 @@ impl ControlHost {
                     }
                     if let Err(error) = looked {
                         tracing::error!("catalog: {error}");
-                        // One that was lost is one that is away: what is in copies is told, and who waits for it asks again.
-                        let is_lost = control::is_lost(&catalog, self.home.system()).await;
+                        // One that was lost is one that is away: what is in copies is told, and who waits for it asks again. An engine that
+                        // starts may look in the wrong place.
+                        let is_lost = self.is_introduced()
+                            && control::is_lost(&catalog, self.home.system()).await;
                         let code = if is_lost { Code::Unreach } else { error.code };
                         if control::check_open(&catalog).await.is_ok() {
                             // Those whose it is must be able to lead.

@@ -134,7 +134,8 @@ fn what_is_gone_is_not_asked_for_again() {
             cluster.kill_engine(0);
             setup.env().sleep(SECOND).await;
             cluster.start_engine(0).await.unwrap();
-            setup.env().sleep(20 * SECOND).await;
+            // For a minute it may be what a catalog tells that was emptied.
+            setup.env().sleep(90 * SECOND).await;
             let asked = || (user.client().request_count(), client.request_count());
             let before = asked();
             setup.env().sleep(60 * SECOND).await;
