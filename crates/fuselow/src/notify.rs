@@ -84,6 +84,11 @@ impl Notifier {
         let _ = self.notes.send(Note::Entry { parent, name: name.into(), expire: true });
     }
 
+    /// Calls `then` when the kernel has taken all notifications made before: on the thread that writes them, which waits for it.
+    pub fn taken(&self, then: impl FnOnce() + Send + 'static) {
+        let _ = self.notes.send(Note::Mark(Box::new(then)));
+    }
+
     /// A name was removed; watchers (`inotify`) get an event.
     pub fn delete(&self, parent: NodeId, child: NodeId, name: &[u8]) {
         let _ = self.notes.send(Note::Delete { parent, child, name: name.into() });

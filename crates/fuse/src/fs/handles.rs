@@ -37,6 +37,12 @@ impl Worker {
         if inode.node() != node.0 && !looked_again {
             return Err(self.look_again(req, &inode));
         }
+        let was_sent = self.was_sent(req);
+        if inode.has_names_left() && !looked_again && !was_sent && !self.has_hold(req, &inode) {
+            // It may have been found by one that others have given away. (Who has it held was sent before.)
+            self.note_sent(req);
+            return Err(Fault::Gone);
+        }
         let holder = match () {
             () if self.take_hold(req, &inode) => Holder::Caller,
             // The path may lead elsewhere by now: it is looked up first, unless it cannot. Who opens what a descriptor names comes here again.

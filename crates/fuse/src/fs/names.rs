@@ -280,7 +280,7 @@ impl Worker {
         let linked = obj.share();
         let before = inode.shared();
         if !before.is_hard() {
-            self.forget_name(Some(&(before.parent_oid().lo, before.name().clone())));
+            self.forget_name(&inode, &(before.parent_oid().lo, before.name().clone()));
         }
         inode.change(&self.volume.table, |shared| *shared = linked.clone());
         let found = self.learn_of(&linked, self.volume.table.now());

@@ -30,6 +30,9 @@ const NOTES_MAX: usize = 64;
 /// How often what was found is looked up again because it was replaced before it was held.
 const TRIES: u32 = 16;
 
+/// In place of the number of a directory or file: objects are counted from 1.
+const NOWHERE: u64 = 0;
+
 struct Note {
     /// The thread that was told to look again.
     pid: u32,
@@ -83,6 +86,17 @@ impl Replaced {
         self.hold_count.load(Ordering::Relaxed) > 0 && self.holds.lock().contains(&hold)
     }
 
+    /// True when `pid` looks a path up again, whatever that led to before ([`Worker::note_sent`]). It is said of each name on the way.
+    fn is_sent(&self, pid: u32, now_ns: u64) -> bool {
+        let is_new = |note: &Note| now_ns.saturating_sub(note.noted_ns) < HOLD.as_nanos() as u64;
+        self.count.load(Ordering::Relaxed) > 0
+            && self
+                .notes
+                .lock()
+                .iter()
+                .any(|note| (note.pid, note.dir) == (pid, NOWHERE) && is_new(note))
+    }
+
     /// True when `pid` could not open what it had found by this name a moment ago.
     fn take(&self, pid: u32, dir: u64, name: &[u8], now_ns: u64) -> bool {
         if self.count.load(Ordering::Relaxed) == 0 {
@@ -109,9 +123,10 @@ impl Worker {
         self.volume.replaced.note(note);
     }
 
-    /// True when the caller's last `open` of this name failed for that.
+    /// True when the caller's last `open` of this name failed for that, or he was sent to look it up ([`Worker::note_sent`]).
     pub(super) fn was_replaced(&self, req: &Request, dir: u64, name: &[u8]) -> bool {
-        self.volume.replaced.take(req.pid(), dir, name, self.env().wall_ns())
+        let (replaced, now_ns) = (&self.volume.replaced, self.env().wall_ns());
+        replaced.take(req.pid(), dir, name, now_ns) || replaced.is_sent(req.pid(), now_ns)
     }
 
     /// Notes that a program is to look up once more what it opens, for others have changed it.
@@ -119,6 +134,18 @@ impl Worker {
         let (dir, name, noted_ns) = (inode.number(), Key::new(b""), self.env().wall_ns());
         let note = Note { pid: req.pid(), dir, name, noted_ns, looks_left: 1 };
         self.volume.replaced.note(note);
+    }
+
+    /// Notes that a program is sent to look a path up, whatever that leads to: the kernel may know names of what it found that are others' now.
+    pub(super) fn note_sent(&self, req: &Request) {
+        let (dir, name, noted_ns) = (NOWHERE, Key::new(b""), self.env().wall_ns());
+        let note = Note { pid: req.pid(), dir, name, noted_ns, looks_left: 1 };
+        self.volume.replaced.note(note);
+    }
+
+    /// True when the caller was: what it opens now is where the path led a moment ago.
+    pub(super) fn was_sent(&self, req: &Request) -> bool {
+        self.volume.replaced.take(req.pid(), NOWHERE, b"", self.env().wall_ns())
     }
 
     /// True when the caller has just looked a file up once more, by whatever node: what was changed since then was changed while it is being opened.

@@ -78,6 +78,8 @@ struct InodeRecord {
     /// The last change of a directory's names through this mount.
     names_changed: u64,
     told: Option<Version>,
+    /// Names by which the kernel may still find it, although it was told to ask for them again.
+    names_left: u32,
     /// When the object was last asked about, nanoseconds since 1970.
     known_ns: u64,
     /// Open files that are being released, and who waits until none is.
@@ -102,6 +104,7 @@ impl Inode {
             changed: 0,
             names_changed: 0,
             told: None,
+            names_left: 0,
             known_ns: 0,
             releases: 0,
             released: Vec::new(),
@@ -140,6 +143,21 @@ impl Inode {
         state.replace(shared);
         state.known_ns = now_ns;
         before
+    }
+
+    /// The kernel is about to be told to ask for a name of it again.
+    pub fn leaves_name(&self) {
+        self.state.lock().names_left += 1;
+    }
+
+    /// The kernel has taken that.
+    pub fn has_left_name(&self) {
+        self.state.lock().names_left -= 1;
+    }
+
+    /// True when who opens it may come by a name that is not the one it is known by.
+    pub fn has_names_left(&self) -> bool {
+        self.state.lock().names_left > 0
     }
 
     /// True when the object was asked about after `ns`.

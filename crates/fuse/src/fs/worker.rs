@@ -109,8 +109,10 @@ impl Worker {
     pub fn entry(&self, found: Found, stat: &Stat, as_of: u64) -> Entry {
         let policy = &self.volume.options.policy;
         let found = self.renewed(found, stat, as_of);
-        self.forget_name(found.was_at.as_ref());
-        let Found { inode, node, .. } = found;
+        let Found { inode, node, was_at } = found;
+        if let Some(place) = was_at {
+            self.forget_name(&inode, &place);
+        }
         // Of several names an `open` does not tell which one it came by: others may have given that to another file, so each operation asks.
         let is_hard = inode.shared().is_hard();
         Entry {
@@ -123,13 +125,15 @@ impl Worker {
     }
 
     /// Has the kernel look up a name again that it may keep, and that an object it is known by was known by before: an `open` does not tell
-    /// which name it came by.
-    pub fn forget_name(&self, was_at: Option<&Place>) {
-        if let Some((dir, name)) =
-            was_at.filter(|_| !self.volume.options.policy.entry_ttl.is_zero())
-        {
-            self.notifier.expire_entry(NodeId(*dir), name);
+    /// which name it came by. Until the kernel has done so, who opens the object is sent to look the path up.
+    pub fn forget_name(&self, inode: &Arc<Inode>, (dir, name): &Place) {
+        if self.volume.options.policy.entry_ttl.is_zero() {
+            return;
         }
+        inode.leaves_name();
+        self.notifier.expire_entry(NodeId(*dir), name);
+        let inode = inode.clone();
+        self.notifier.taken(move || inode.has_left_name());
     }
 
     /// What was looked up, by another node where the kernel has to take it anew.

@@ -468,12 +468,20 @@ fn who_opens_a_name_that_others_gave_away_gets_what_it_leads_to() {
         for mode in ["cache=metadata", "cache=full", "cache=none"] {
             let (a, b) = (system.mount("cache=metadata"), system.mount(mode));
             let [f, keep, new] = ["f", "keep", "new"].map(|name| (a.path(name), b.path(name)));
-            for round in 0..12 {
+            for round in 0..24 {
                 let context = format!("{mode}, round {round}");
                 let (is_held, is_alone, looks_at_both) =
-                    (round % 2 == 1, round / 2 % 2 == 1, round / 4 == 1);
+                    (round % 2 == 1, round / 2 % 2 == 1, round / 4 % 3 == 1);
                 fs::write(&f.1, "first").unwrap();
-                match round / 4 {
+                // The kernel is told late what it is to ask for again.
+                let (go_on, told) = std::sync::mpsc::channel::<()>();
+                if round >= 12 {
+                    let notifier = b.mount().session().notifier();
+                    notifier.taken(move || {
+                        let _ = told.recv_timeout(Duration::from_secs(1));
+                    });
+                }
+                match round / 4 % 3 {
                     2 => fs::hard_link(&f.0, &keep.0).unwrap(),
                     _ => fs::hard_link(&f.1, &keep.1).unwrap(),
                 }
@@ -488,6 +496,7 @@ fn who_opens_a_name_that_others_gave_away_gets_what_it_leads_to() {
                 fs::write(&new.0, "second").unwrap();
                 fs::rename(&new.0, &f.0).unwrap();
                 assert_eq!(fs::read_to_string(&f.1).unwrap(), "second", "{context}");
+                drop(go_on);
                 fs::write(&f.1, "DATA").unwrap();
                 assert_eq!(fs::read_to_string(&f.0).unwrap(), "DATA", "{context}");
                 if !is_alone {
