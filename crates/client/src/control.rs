@@ -5,7 +5,8 @@
 //! is asked from then on.
 //!
 //! Invariants: a connection that has answered stays until it breaks, for handles that were given on it end with it. What changes
-//! something, or gives a handle that could stand in the way of the same request, is with one engine at a time.
+//! something, or gives a handle that could stand in the way of the same request, is with one engine at a time. Of two handles that two engines have
+//! given for one request, one is closed.
 
 use crate::client::{BRIEF_TIME_MAX, Client};
 use async_recursion::async_recursion as boxed;
@@ -111,6 +112,18 @@ fn may_go_beside(request: &ControlRequest, is_first: bool) -> bool {
     }
 }
 
+/// What closes the handle that an answer gives, if it gives one.
+fn what_closes(request: &ControlRequest, answer: &Answer) -> Option<ControlRequest> {
+    let is_open =
+        matches!(request, ControlRequest::PoolOpen { .. } | ControlRequest::ContOpen { .. });
+    let decoded = is_open.then(|| wire::decode::<Result<ControlReply>>(&answer.body));
+    match decoded?.ok()?.ok()? {
+        ControlReply::PoolOpened { handle, .. } => Some(ControlRequest::PoolClose { handle }),
+        ControlReply::ContOpened { handle, .. } => Some(ControlRequest::ContClose { handle }),
+        _ => None,
+    }
+}
+
 /// A request as it is sent.
 struct Sent<'a> {
     request: &'a ControlRequest,
@@ -203,6 +216,14 @@ impl Client {
                 },
             };
             match outcome {
+                // The first has answered others meanwhile, and stays: a handle that it gives would be nobody's.
+                Some(Ok((way, answer)))
+                    if first.has_answered.get()
+                        && !way.conn.is_same(&first.conn)
+                        && let Some(close) = what_closes(sent.request, &answer) =>
+                {
+                    self.give_back(&way, &close).await;
+                }
                 Some(Ok((way, answer))) => {
                     self.ways().prefer(&way);
                     if !first.has_answered.get() {
@@ -215,6 +236,17 @@ impl Client {
                 Some(Err(error)) => last = error,
                 None => return Err(last),
             }
+        }
+    }
+
+    /// Closes a handle that is not wanted. Where that fails it ends with the connection.
+    async fn give_back(&self, way: &Way, close: &ControlRequest) {
+        let (now, request_id) = (self.env().now(), self.next_request());
+        let deadline = now + CLOSE_TIME_MAX;
+        let sent =
+            Sent { request: close, body: &wire::encode(close), request_id, flags: 0, deadline };
+        if let Err(error) = self.call(way, &sent).await {
+            tracing::debug!("closing what two engines have opened: {error}");
         }
     }
 

@@ -269,7 +269,7 @@ impl ControlHost {
         }
         let orders = Orders { host: self.clone(), service: service.clone() };
         let mut reply = service.handle(session, request.clone(), &orders).await.ok()?;
-        seat.given().note(request, || Some(Giver::Copy));
+        seat.given().note(request, || Giver::Copy);
         match &mut reply {
             ControlReply::System(info) => {
                 info.leader = None;

@@ -58,13 +58,13 @@ impl Given {
     }
 
     /// A request was carried out: it may have opened a handle, which `giver` has given, or closed one.
-    pub fn note(&self, request: &ControlRequest, giver: impl FnOnce() -> Option<Giver>) {
+    pub fn note(&self, request: &ControlRequest, giver: impl FnOnce() -> Giver) {
         match request {
             ControlRequest::PoolOpen { .. } | ControlRequest::ContOpen { .. } => {
                 self.count.set(self.count.get() + 1);
                 let is_first = self.giver.borrow().is_none();
                 if is_first {
-                    self.giver.replace(giver());
+                    self.giver.replace(Some(giver()));
                     self.changed.notify();
                 }
             }
@@ -125,15 +125,15 @@ mod tests {
         let close = ControlRequest::PoolClose { handle: 1 };
         let given = Rc::new(Given::default());
         given.note(&ControlRequest::PoolList, || panic!("it gives nothing"));
-        given.note(&open, || Some(Giver::Copy));
+        given.note(&open, || Giver::Copy);
         given.note(&open, || panic!("one is enough"));
         given.note(&close, || panic!("it gives nothing"));
         assert!(given.giver.borrow().is_some());
-        given.note(&close, || None);
+        given.note(&close, || Giver::Copy);
         assert!(given.giver.borrow().is_none());
         // One that was evicted is closed as well.
-        given.note(&close, || None);
-        given.note(&open, || Some(Giver::Copy));
+        given.note(&close, || Giver::Copy);
+        given.note(&open, || Giver::Copy);
         assert!(given.giver.borrow().is_some());
         let (one, two) = (given.begin(), given.begin());
         drop(one);

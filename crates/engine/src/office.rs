@@ -75,13 +75,15 @@ impl Seat {
         self.upstream.take();
     }
 
-    /// Notes what the answer to a request that was passed on has given, or taken.
-    fn note_passed_on(&self, request: &ControlRequest, body: &[u8]) {
+    /// Notes what the answer to a request that was passed on by `conn` has given, or taken. It need not be the connection upstream any more.
+    fn note_passed_on(
+        &self,
+        request: &ControlRequest,
+        body: &[u8],
+        (to, conn): (Option<&EngineInfo>, &Conn),
+    ) {
         if body.first() == Some(&TAG_OK) {
-            self.given.note(request, || {
-                let upstream = self.upstream.borrow();
-                upstream.as_ref().map(|(of, conn)| Giver::Upstream(of.clone(), conn.ending()))
-            });
+            self.given.note(request, || Giver::Upstream(to.cloned(), conn.ending()));
         }
     }
 
@@ -335,7 +337,7 @@ impl ControlHost {
             return Ok(wire::encode(&Ok::<_, Error>(ControlReply::Refused(is_refused))));
         }
         if let Some(body) = self.close_in_copy(session, &request).await {
-            seat.given.note(&request, || None);
+            seat.given.note(&request, || Giver::Copy);
             return Ok(body);
         }
         let limit = Duration::from_millis(incoming.header.deadline_ms.into());
@@ -376,14 +378,14 @@ impl ControlHost {
                     },
                     Err(error) => Step::Failed(error),
                     Ok(reply) => {
-                        seat.given.note(request, || Some(Giver::Here(service)));
+                        seat.given.note(request, || Giver::Here(service));
                         Step::Answer(wire::encode(&Ok::<_, Error>(reply)))
                     }
                 }
             }
             Role::Member(addresses) => match self.pass_on(seat, &addresses, body, left).await {
-                Ok(body) => {
-                    seat.note_passed_on(request, &body);
+                Ok((body, conn)) => {
+                    seat.note_passed_on(request, &body, (None, &conn));
                     Step::Answer(body)
                 }
                 Err(error) => match self.answer_from_copy(session, seat, request, &error).await {
@@ -417,7 +419,7 @@ impl ControlHost {
         addresses: &[Address],
         body: &[u8],
         left: Duration,
-    ) -> Result<Vec<u8>> {
+    ) -> Result<(Vec<u8>, Conn)> {
         let conn = match seat.open_upstream(None) {
             Some(conn) => conn,
             None => {
@@ -425,7 +427,8 @@ impl ControlHost {
                 seat.keep_upstream(None, conn)
             }
         };
-        Ok(self.peers.call_within(&conn, Kind::Control, body, &[], left).await?.body)
+        let answer = self.peers.call_within(&conn, Kind::Control, body, &[], left).await?;
+        Ok((answer.body, conn))
     }
 
     /// Passes a request on to the holder of the control service.
@@ -449,7 +452,7 @@ impl ControlHost {
         let error = match select(call, replaced).await {
             Either::Left((Ok(answer), _)) => match stale(&answer.body) {
                 None => {
-                    seat.note_passed_on(request, &answer.body);
+                    seat.note_passed_on(request, &answer.body, (Some(leader), &conn));
                     return Step::Answer(answer.body);
                 }
                 // It has started again, and does not know who holds it either.

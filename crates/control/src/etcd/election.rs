@@ -4,7 +4,7 @@
 //! One that has been the writer and is not any more goes on as a candidate.
 
 use super::session::{LeaderDf, Session};
-use super::{EtcdCatalog, EtcdConfig, Job, Queued, Served, serve};
+use super::{EtcdCatalog, EtcdConfig, Job, OwnThread, Queued, Served, serve};
 use async_recursion::async_recursion as boxed;
 use futures_channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
 use futures_channel::oneshot;
@@ -114,6 +114,8 @@ impl Campaign {
                 term,
                 deadline,
                 lease: session.watch(),
+                // This one, which goes on.
+                _thread: OwnThread::default(),
             }));
             let rest = match serve(&mut session, term, beat, queue) {
                 Served::Left => return,

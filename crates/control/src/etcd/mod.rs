@@ -23,6 +23,7 @@ use lease::LeaseWatch;
 use session::Session;
 use std::fmt;
 use std::sync::mpsc;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use types::{Code, Error, Result};
 use uuid::Uuid;
@@ -95,10 +96,24 @@ pub struct EtcdCatalog {
     term: u64,
     deadline: Duration,
     lease: LeaseWatch,
+    // Behind the queue, which tells the thread to end.
+    _thread: OwnThread,
+}
+
+/// A thread that is waited for when this goes: a program that ends before it has left has others wait for the end of its lease.
+#[derive(Default)]
+struct OwnThread(Option<JoinHandle<()>>);
+
+impl Drop for OwnThread {
+    fn drop(&mut self) {
+        if self.0.take().is_some_and(|thread| thread.join().is_err()) {
+            tracing::error!("catalog: its thread has panicked");
+        }
+    }
 }
 
 impl EtcdCatalog {
-    /// Becomes the writer of the catalog.
+    /// Becomes the writer of the catalog, until this is dropped: that waits until etcd has been told, for as long as one attempt may take.
     ///
     /// Errors: `Busy` while another engine is, `Unreach` when no member can be reached, `NoPerm` when etcd refuses
     /// the user, `Version` when another version of this program wrote the catalog, `Inval` for settings
@@ -108,12 +123,12 @@ impl EtcdCatalog {
         let (jobs, queue) = mpsc::channel();
         let (opened, is_open) = oneshot::channel();
         let deadline = config.deadline;
-        std::thread::Builder::new()
+        let thread = std::thread::Builder::new()
             .name("catalog".to_string())
             .spawn(move || run(config, opened, &queue))
             .map_err(|error| Error::io("starting the catalog's thread", error))?;
         let (term, lease) = is_open.await.map_err(|_| gone())??;
-        Ok(EtcdCatalog { jobs, term, deadline, lease })
+        Ok(EtcdCatalog { jobs, term, deadline, lease, _thread: OwnThread(Some(thread)) })
     }
 
     fn ask<T: 'static>(

@@ -41,6 +41,8 @@ const COMPARES_MAX: usize = 60;
 const LISTINGS_MAX: usize = 8;
 /// Pause before looking again whether another writer has gone.
 const LEADER_PAUSE: Duration = Duration::from_millis(200);
+/// How long etcd may take to hear that a writer has gone; who does not hear waits for the end of the lease.
+const LEAVE_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// Which engine the writer is.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -501,7 +503,7 @@ impl Session {
 
     /// Lets others take over at once.
     pub fn end(&mut self) {
-        let until = Instant::now() + self.config.attempt_time;
+        let until = Instant::now() + self.config.attempt_time.min(LEAVE_TIME_MAX);
         self.lease.end();
         let body = json!({ "ID": self.lease.lease().to_string() });
         if let Err(failure) = self.gateway.call::<Value>("/v3/lease/revoke", &body, until) {

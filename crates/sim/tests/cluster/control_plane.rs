@@ -292,6 +292,46 @@ fn maps_reach_an_engine_that_the_holder_cannot_reach() {
     }
 }
 
+/// A client opens a pool by way of an engine that does not reach the control service and answers other questions: another engine is asked beside it, and answers. Of the two handles that
+/// this comes to one is the client's, and the other one was nobody's: it counted for as long as the client lived.
+#[test]
+fn who_opens_by_way_of_two_engines_has_one_handle() {
+    for seed in seeds(5) {
+        let cluster = Cluster::start(ClusterSpec { seed, engines: 2, targets: 1 }).unwrap();
+        cluster.block_on(async {
+            let setup = cluster.client("setup");
+            cluster.container(&setup, Durability::Wal, ContLayout::Plain).await.unwrap();
+            let client = cluster.client_with("client", |options| options.system.engines.reverse());
+            let net = SimNet::of(cluster.world());
+            let [holder, asked] = [0, 1].map(Cluster::engine_name);
+            net.cut(&holder, &asked);
+            let query = ControlRequest::PoolQuery(label("p"));
+            let handles = async || match setup.control(&query).await.unwrap() {
+                ControlReply::Pool(pool) => pool.handle_count,
+                other => panic!("{other:?}"),
+            };
+            let before = handles().await;
+            let pool = label("p");
+            let opened = client.pool_open(&pool, OpenMode::ReadWrite);
+            let meanwhile = async {
+                client.env().sleep(Duration::from_millis(500)).await;
+                let events = ControlRequest::EngineEvents { after: 0, since_ns: 0 };
+                client.control(&events).await.unwrap();
+                // The other engine has been asked, too.
+                client.env().sleep(Duration::from_secs(2)).await;
+                net.heal_all();
+            };
+            let (pool, ()) = join(opened, meanwhile).await;
+            let pool = pool.unwrap();
+            // Which may have begun with a handle from a copy of the catalog, asked for again since.
+            client.env().sleep(Duration::from_secs(60)).await;
+            assert_eq!(handles().await, before + 1, "seed {seed}");
+            pool.close().await.unwrap();
+            assert_eq!(handles().await, before, "seed {seed}");
+        });
+    }
+}
+
 /// Clocks of engines step by an hour, ahead and back, while objects with copies are written, and engines are killed. Nothing is
 /// decided by them: no error, and all members hold the same.
 #[test]
