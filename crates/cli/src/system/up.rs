@@ -152,6 +152,9 @@ pub fn run(session: &Session, args: &UpArgs) -> Outcome {
     };
     let out = session.out;
     out.show(&report, |to| {
+        if out.quiet {
+            return Ok(());
+        }
         let state = if running == setup.engines { "already running" } else { "running" };
         let targets = if setup.engines == 1 { "" } else { " each" };
         writeln!(
@@ -161,7 +164,7 @@ pub fn run(session: &Session, args: &UpArgs) -> Outcome {
             plural(setup.engines as usize, "engine"),
             plural(setup.targets as usize, "target")
         )?;
-        if out.quiet || running == setup.engines {
+        if running == setup.engines {
             return Ok(());
         }
         let is_default = SystemAddress::default_dir().is_ok_and(|dir| dir == system.path);

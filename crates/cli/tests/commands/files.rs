@@ -119,6 +119,9 @@ fn errors_in_a_tree_are_listed_and_the_rest_is_copied() {
     assert!(text.contains("tree/clash is a directory"), "{text}");
     assert!(text.contains("source/pipe is a special file"), "{text}");
     assert_eq!(system.ok(&["fs", "cat", "azk://tank/home/tree/dir/good"]), "good");
+    // A pipe alone was taken for wrong usage.
+    let output = system.run(&["fs", "cp", "-r", source.to_str().unwrap(), "azk://tank/home/2"]);
+    assert_eq!(output.status.code(), Some(1), "{}", all_text(&output));
 }
 
 /// A file of 200 GiB in which a few blocks are written comes and goes within moments, and takes the room of these. It was read, and kept wherever 4 MiB were not all zero.

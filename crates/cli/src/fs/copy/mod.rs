@@ -147,6 +147,8 @@ pub fn transfer(
     match (&report.fatal, &report.failures[..]) {
         (Some(code), _) => Err(Failure::Reported(exit_code(*code))),
         (None, []) => Ok(()),
+        // A pipe somewhere in a tree is no wrong usage.
+        (None, [only]) if only.code == Code::NotSupported => Err(Failure::Reported(1)),
         (None, [only]) => Err(Failure::Reported(exit_code(only.code))),
         (None, _) => Err(Failure::Reported(1)),
     }
