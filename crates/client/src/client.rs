@@ -14,6 +14,7 @@ use async_recursion::async_recursion as boxed;
 use env::Env;
 use std::cell::{Cell, RefCell};
 use std::future::Future;
+use std::path::Path;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 use transport::{Address, Call, Conn, Dial};
@@ -212,7 +213,8 @@ impl Client {
             return vec![Address::Sim(name.to_string())];
         }
         let tcp = Address::Tcp(engine.tcp.clone());
-        if engine.host == self.0.host && !self.0.options.tcp_only && !engine.unix.is_empty() {
+        let is_usable = !self.0.options.tcp_only && !engine.unix.is_empty();
+        if is_usable && env::is_here(&engine.host, &self.0.host, Path::new(&engine.unix)) {
             vec![Address::Unix(engine.unix.clone().into()), tcp]
         } else {
             vec![tcp]
@@ -221,7 +223,7 @@ impl Client {
 
     /// True when an engine is on this client's machine.
     pub(crate) fn is_near(&self, engine: &EngineInfo) -> bool {
-        !engine.host.is_empty() && engine.host == self.0.host
+        !engine.host.is_empty() && env::host_of(&engine.host) == self.0.host
     }
 
     /// The link to a target, made when first asked for.

@@ -5,6 +5,7 @@ use env::Env;
 use futures_util::FutureExt;
 use futures_util::future::{LocalBoxFuture, Shared, WeakShared};
 use std::cell::{Cell, RefCell};
+use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 use transport::{Address, Answer, Call, Conn, Dial};
@@ -85,7 +86,8 @@ impl Peers {
             return vec![Address::Sim(name.to_string())];
         }
         let tcp = Address::Tcp(engine.tcp.clone());
-        if engine.host == self.host && !engine.unix.is_empty() {
+        let is_usable = !engine.unix.is_empty();
+        if is_usable && env::is_here(&engine.host, &self.host, Path::new(&engine.unix)) {
             vec![Address::Unix(engine.unix.clone().into()), tcp]
         } else {
             vec![tcp]

@@ -242,7 +242,7 @@ async fn run(
     let metrics = config.metrics.as_ref().map(|metrics| MetricsDoor::bind(metrics.address()?));
     let metrics = metrics.transpose().inspect_err(|_| drop(std::fs::remove_file(&unix)))?;
     let metrics_at = metrics.as_ref().and_then(|listener| listener.local_addr().ok());
-    let host = env::host_identity();
+    let host = env::socket_place(&unix);
     let info = EngineInfo {
         rank: Rank(0),
         tcp: config.advertise.clone().unwrap_or_else(|| tcp.to_string()),

@@ -9,6 +9,7 @@ use crate::timer::{Sleep, Timers};
 use std::any::TypeId;
 use std::future::Future;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -307,7 +308,58 @@ pub fn host_identity() -> String {
         .unwrap_or_default()
 }
 
+/// Where a socket is, for others: the host, and the directory by what the kernel knows it as. Namespaces of one kernel, as those of containers, have other
+/// directories by the same path.
+pub fn socket_place(socket: &Path) -> String {
+    match directory_of(socket) {
+        Some(directory) => format!("{}/{directory}", host_identity()),
+        None => host_identity(),
+    }
+}
+
+/// The host of a [`socket_place`].
+pub fn host_of(place: &str) -> &str {
+    place.split_once('/').map_or(place, |(host, _)| host)
+}
+
+/// True when a socket that is at `place` is the one by this path, for who is on `host` (or at a place there).
+pub fn is_here(place: &str, host: &str, socket: &Path) -> bool {
+    let is_same = |directory| directory_of(socket).is_some_and(|here| here == directory);
+    host_of(place) == host_of(host)
+        && place.split_once('/').is_none_or(|(_, directory)| is_same(directory))
+}
+
+fn directory_of(socket: &Path) -> Option<String> {
+    let found = rustix::fs::stat(socket.parent()?).ok()?;
+    Some(format!("{:x}:{:x}", found.st_dev, found.st_ino))
+}
+
 /// Whose process this is: the effective user id.
 pub fn user_id() -> u32 {
     rustix::process::geteuid().as_raw()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Containers of one machine have their sockets at one path, in directories of their own: who asked another one's engine got its own answer, and the engine that had died was never missed.
+    #[test]
+    fn a_path_is_the_one_that_was_meant_where_its_directory_is() {
+        let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let [socket, elsewhere] = [&one, &other].map(|dir| dir.path().join("engine.sock"));
+        let (host, place) = (host_identity(), socket_place(&socket));
+        assert_eq!(host_of(&place), host);
+        assert_eq!(host_of(&host), host);
+        for own in [&host, &place, &socket_place(&elsewhere)] {
+            assert!(is_here(&place, own, &socket));
+            assert!(!is_here(&place, own, &elsewhere));
+            // What engines said before.
+            assert!(is_here(&host, own, &elsewhere));
+        }
+        assert!(!is_here(&place, "another", &socket));
+        assert!(!is_here("another", &host, &socket));
+        drop(one);
+        assert!(!is_here(&place, &host, &socket));
+    }
 }

@@ -31,7 +31,7 @@ mod timer;
 
 pub use buf::{ALIGN_BYTES, AlignedBuf};
 pub use disk::{DirEntry, Disk, File, Lock, OpenOptions, Room};
-pub use env::{Env, host_identity, user_id};
+pub use env::{Env, host_identity, host_of, is_here, socket_place, user_id};
 pub use keep::{keep, set_keeper};
 pub use memory::{Memory, PAGE_BYTES_MAX};
 pub use rng::Rng;

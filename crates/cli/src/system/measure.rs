@@ -56,7 +56,7 @@ pub fn run(session: &Session, args: &MeasureArgs) -> Outcome {
     for (engine, targets, _) in &system.engines {
         if args.rank.is_empty() || args.rank.contains(&engine.rank.0) {
             let of = targets.iter().map(|target| (engine.clone(), *target));
-            hosts.entry(&engine.host).or_default().extend(of);
+            hosts.entry(env::host_of(&engine.host)).or_default().extend(of);
         }
     }
     let ask = MeasureAsk { bytes: args.size, step_ms_max: STEP_MS, once: !args.now };

@@ -222,7 +222,8 @@ fn ask(
     pools: &[types::PoolId],
 ) -> Result<Vec<PoolMap>> {
     let mut engines = vec![Address::Tcp(engine.tcp.clone())];
-    if engine.host == env::host_identity() && Path::new(&engine.unix).exists() {
+    let socket = Path::new(&engine.unix);
+    if env::is_here(&engine.host, &env::host_identity(), socket) && socket.exists() {
         engines.insert(0, Address::Unix(engine.unix.clone().into()));
     }
     let mut options = ConnectOptions::new(SystemAddress { engines, token: config.token()? });

@@ -122,7 +122,8 @@ pub fn run(session: &Session, args: &ReloadArgs) -> Outcome {
 fn own_engine(client: &Client, dir: &Path) -> Result<(EngineInfo, Vec<TargetId>)> {
     let info = client.block_on(client.system_query())?;
     let is_own = |engine: &EngineInfo| {
-        engine.host == env::host_identity() && Path::new(&engine.unix).parent() == Some(dir)
+        let socket = Path::new(&engine.unix);
+        socket.parent() == Some(dir) && env::is_here(&engine.host, &env::host_identity(), socket)
     };
     let found = info.engines.into_iter().find(|(engine, ..)| is_own(engine));
     let (engine, targets, _) = found.ok_or_else(|| {

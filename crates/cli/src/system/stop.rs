@@ -95,7 +95,9 @@ pub fn stop_engine(
         return Ok(false);
     }
     // On this machine it has stopped when its process has gone.
-    let dir = Path::new(&engine.unix).parent().filter(|_| engine.host == env::host_identity());
+    let socket = Path::new(&engine.unix);
+    let is_here = env::is_here(&engine.host, &env::host_identity(), socket);
+    let dir = socket.parent().filter(|_| is_here);
     let process = dir.and_then(Running::find);
     match client.block_on(client.engine_stop(engine, with_all)) {
         Ok(()) => {}

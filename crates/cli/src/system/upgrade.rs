@@ -255,7 +255,9 @@ fn how(
     if args.restart.is_some() {
         return How::Restart;
     }
-    let dir = Path::new(&engine.unix).parent().filter(|_| engine.host == env::host_identity());
+    let socket = Path::new(&engine.unix);
+    let is_here = env::is_here(&engine.host, &env::host_identity(), socket);
+    let dir = socket.parent().filter(|_| is_here);
     match (dir, system, program) {
         (Some(dir), Some(system), Some(program))
             if dir.parent() == Some(&system.path)
