@@ -15,17 +15,20 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::mpsc::channel;
+use std::time::Duration;
 use types::{Code, Error, Result};
 
 pub(crate) const DEVICE: &str = "/dev/fuse";
 /// The set-user-id helper of the fuse3 package.
 const HELPER: &str = "fusermount3";
 
+/// How long a dead mount may take to say that it is.
+const DEAD_TIME_MAX: Duration = Duration::from_secs(3);
+
 /// A mount that was made.
 pub(crate) struct Mounted {
     pub path: PathBuf,
-    /// Nonblocking.
-    pub device: OwnedFd,
     /// Whether we unmount ourselves.
     privileged: bool,
     /// Tells our mount from another one on the same path.
@@ -76,8 +79,8 @@ fn stale(path: &Path) -> Error {
     Error::new(Code::Busy, text)
 }
 
-/// Mounts `path`, an absolute path.
-pub(crate) fn mount(path: &Path, options: &MountOptions) -> Result<Mounted> {
+/// Mounts `path`, an absolute path. With the mount comes its device, nonblocking.
+pub(crate) fn mount(path: &Path, options: &MountOptions) -> Result<(Mounted, OwnedFd)> {
     if !Path::new(DEVICE).exists() {
         let text = "there is no /dev/fuse: load the kernel's module with `modprobe fuse`, or give \
                     the container the device";
@@ -89,13 +92,8 @@ pub(crate) fn mount(path: &Path, options: &MountOptions) -> Result<Mounted> {
             Ok(()) => {
                 let device_number = device_number(path);
                 let path = path.to_path_buf();
-                return Ok(Mounted {
-                    path,
-                    device,
-                    privileged: true,
-                    device_number,
-                    _watcher: None,
-                });
+                let mounted = Mounted { path, privileged: true, device_number, _watcher: None };
+                return Ok((mounted, device));
             }
             // Root of a container without CAP_SYS_ADMIN.
             Err(rustix::io::Errno::PERM) => {}
@@ -108,13 +106,13 @@ pub(crate) fn mount(path: &Path, options: &MountOptions) -> Result<Mounted> {
     let (device, watcher) = mount_by_helper(path, options)?;
     set_nonblocking(&device)?;
     let watcher = options.auto_unmount.then_some(watcher);
-    Ok(Mounted {
+    let mounted = Mounted {
         path: path.to_path_buf(),
-        device,
         privileged: false,
         device_number: device_number(path),
         _watcher: watcher,
-    })
+    };
+    Ok((mounted, device))
 }
 
 /// Opens the device, nonblocking.
@@ -274,10 +272,21 @@ fn receive_descriptor(socket: &OwnedFd) -> Result<Option<OwnedFd>, rustix::io::E
 }
 
 impl Mounted {
-    /// Whether our mount is the one that is seen on its path. After a forced unmount of a mount
-    /// that is in use, it is, dead.
-    pub fn is_there(&self) -> bool {
-        self.device_number.is_some() && device_number(&self.path) == self.device_number
+    /// Whether our mount is the one that is seen on its path, dead: so it is after a forced unmount of a mount that is in use. All descriptors of its
+    /// device are closed. Its number says little: the kernel gives it to the next mount, which somebody may have made there by now, and which answers.
+    pub fn is_there_dead(&self) -> bool {
+        if self.device_number.is_none() || device_number(&self.path) != self.device_number {
+            return false;
+        }
+        let (path, (said, heard)) = (self.path.clone(), channel());
+        let ask = move || {
+            // Nobody waits any more, maybe.
+            let _ = said.send(rustix::fs::statfs(&path));
+        };
+        let asked = std::thread::Builder::new().name("azk-fuse-dead".into()).spawn(ask);
+        // One that says nothing has a server, or will be dead when the process has gone.
+        let answer = asked.ok().and_then(|_| heard.recv_timeout(DEAD_TIME_MAX).ok());
+        matches!(answer, Some(Err(rustix::io::Errno::NOTCONN | rustix::io::Errno::CONNABORTED)))
     }
 
     /// Takes the mount away. `Busy` when it is in use and `lazy` is false; with `lazy` it is gone

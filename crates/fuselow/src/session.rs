@@ -213,7 +213,7 @@ impl Session {
         self.notifier.flush();
         let end = self.shared.ended().unwrap_or(End::Stopped);
         let mounted = self.mounted.lock();
-        if end == End::Stopped || !mounted.is_there() {
+        if end == End::Stopped || !mounted.is_there_dead() {
             return end;
         }
         // Its connection was cut, and it is still there, dead.
@@ -269,8 +269,8 @@ fn begin(
 ) -> Result<(Mounted, Negotiated)> {
     // The file systems are there.
     collect(workers.len(), answered)?;
-    let mounted = mount::mount(path, &config.mount)?;
-    match agree(&mounted, config, workers, answered, notifier) {
+    let (mounted, device) = mount::mount(path, &config.mount)?;
+    match agree(&mounted, &device, config, workers, answered, notifier) {
         Ok(agreed) => Ok((mounted, agreed)),
         Err(error) => {
             let _ = mounted.unmount(true);
@@ -295,15 +295,16 @@ fn collect(count: usize, answered: &Receiver<Result<()>>) -> Result<()> {
 
 fn agree(
     mounted: &Mounted,
+    device: &OwnedFd,
     config: &Config,
     workers: &[Worker],
     answered: &Receiver<Result<()>>,
     notifier: &Notifier,
 ) -> Result<Negotiated> {
-    let offer = first_request(mounted)?;
+    let offer = first_request(device)?;
     let gone = |_| Error::new(Code::Closed, "a worker ended while the session started");
     let devices: Vec<OwnedFd> =
-        workers.iter().map(|_| clone_device(&mounted.device)).collect::<Result<_>>()?;
+        workers.iter().map(|_| clone_device(device)).collect::<Result<_>>()?;
 
     let mut uring = config.transport != Transport::Dev && offer.has_uring();
     if config.transport == Transport::Uring && !uring {
@@ -339,12 +340,9 @@ fn agree(
         error: 0,
         unique: offer.unique,
     };
-    rustix::io::writev(
-        &mounted.device,
-        &[IoSlice::new(bytes_of(&header)), IoSlice::new(bytes_of(&reply))],
-    )
-    .map_err(|error| Error::io("answering the kernel's first FUSE request", error.into()))?;
-    let device = Arc::new(dup(&mounted.device)?);
+    rustix::io::writev(device, &[IoSlice::new(bytes_of(&header)), IoSlice::new(bytes_of(&reply))])
+        .map_err(|error| Error::io("answering the kernel's first FUSE request", error.into()))?;
+    let device = Arc::new(dup(device)?);
     notifier.set_device(Some(device));
     for (worker, dev) in workers.iter().zip(devices) {
         worker.orders.send(Order::Serve { dev, agreed }).map_err(gone)?;
@@ -360,13 +358,13 @@ fn dup(fd: &OwnedFd) -> Result<OwnedFd> {
 }
 
 /// Waits for the kernel's INIT.
-fn first_request(mounted: &Mounted) -> Result<Offer> {
+fn first_request(device: &OwnedFd) -> Result<Offer> {
     let failed = |error: rustix::io::Errno| {
         Error::io("waiting for the kernel's first FUSE request", error.into())
     };
     let mut raw = vec![0u8; abi::READ_BUFFER_MIN * 2];
     loop {
-        let mut fds = [PollFd::new(&mounted.device, PollFlags::IN)];
+        let mut fds = [PollFd::new(device, PollFlags::IN)];
         let timeout = Timespec { tv_sec: INIT_TIMEOUT.as_secs() as i64, tv_nsec: 0 };
         match poll(&mut fds, Some(&timeout)) {
             Ok(0) => {
@@ -377,7 +375,7 @@ fn first_request(mounted: &Mounted) -> Result<Offer> {
             Err(rustix::io::Errno::INTR) => continue,
             Err(error) => return Err(failed(error)),
         }
-        match rustix::io::read(&mounted.device, &mut raw[..]) {
+        match rustix::io::read(device, &mut raw[..]) {
             Ok(count) => return Offer::parse(&raw[..count]),
             Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
             Err(error) => return Err(failed(error)),

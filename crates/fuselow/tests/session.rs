@@ -10,6 +10,7 @@ use std::fs::{self, File};
 use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::os::unix::thread::JoinHandleExt;
 use std::path::Path;
@@ -121,6 +122,23 @@ fn a_forced_unmount_ends_requests_that_wait() {
         assert!(matches!(session.wait(), End::Aborted | End::Unmounted));
         assert_eq!(mount.tree.waiting.load(Ordering::SeqCst), 0, "a request was forgotten");
         assert!(fs::read_dir(mount.root()).unwrap().next().is_none(), "the mount is still there");
+    }
+}
+
+/// A server that ended took the mount away that somebody had made on the same directory since `umount`: the kernel had given it the same number. Programs went on in the directory below.
+#[test]
+fn a_server_that_ends_leaves_the_next_mount_alone() {
+    for transport in transports() {
+        let config = Config { transport, ..Config::default() };
+        let (first, dir) = Mount::with(config.clone()).into_parts();
+        first.unmount(false).unwrap();
+        let second = Mount::at(dir, config);
+        fs::write(second.path("on the second"), b"x").unwrap();
+        assert_eq!(first.wait(), End::Unmounted, "{transport:?}");
+        let device = |path: &Path| fs::metadata(path).unwrap().dev();
+        let root = second.root();
+        assert_ne!(device(&root), device(root.parent().unwrap()), "{transport:?}: gone");
+        assert_eq!(fs::read(second.path("on the second")).unwrap(), b"x");
     }
 }
 

@@ -16,7 +16,7 @@ use types::map::HashSet;
 const GRACE_TIME: Duration = Duration::from_secs(5);
 
 /// How long those who have it open may take to be gone.
-const LEAVE_TIME: Duration = Duration::from_secs(1);
+const LEAVE_TIME: Duration = Duration::from_secs(2);
 
 /// How often it is looked whether somebody has it open.
 const LOOK_PAUSE: Duration = Duration::from_millis(50);

@@ -38,7 +38,11 @@ impl Mount {
     }
 
     pub fn with(config: Config) -> Mount {
-        let dir = tempfile::tempdir().unwrap();
+        Mount::at(tempfile::tempdir().unwrap(), config)
+    }
+
+    /// A mount on a directory, which is removed with it.
+    pub fn at(dir: tempfile::TempDir, config: Config) -> Mount {
         let tree = Arc::new(Tree::new());
         let shared = tree.clone();
         let session = Session::start(dir.path(), &config, move |seat| {
@@ -59,6 +63,13 @@ impl Mount {
 
     pub fn session(&self) -> &Session {
         self.session.as_ref().unwrap()
+    }
+
+    /// Its session, and the directory, which stays.
+    #[allow(dead_code)] // not every program needs it
+    pub fn into_parts(self) -> (Session, tempfile::TempDir) {
+        let Mount { session, dir, .. } = self;
+        (session.unwrap(), dir)
     }
 
     /// Unmounts and waits; the mount point stays until this is dropped.
