@@ -319,6 +319,8 @@ impl Target {
             Ok(given) => given,
             Err(error) => {
                 let error = self.without_lost_pages(&ctx, error);
+                let units = ask.summary.units.iter().map(|named| named.unit);
+                let error = self.without_failed_device(&ctx, units, error);
                 if error.code == Code::Csum
                     && let Some(read) = read
                 {

@@ -9,6 +9,7 @@ use env::Env;
 use std::cell::Cell;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
+use types::{Code, Error, Unit};
 use wire::control::ControlRequest;
 use wire::map::{DownReason, TargetInfo, TargetState};
 
@@ -60,6 +61,27 @@ impl Target {
                     target.tell_of_failure(&ctx).await;
                 }
             }
+        }
+    }
+
+    /// What a caller is told whose request has met a device that takes no more writes: where others have all that it is about they lead in a moment, and it is asked for again
+    /// there, under the same number, as after a crash.
+    pub(crate) fn without_failed_device(
+        &self,
+        ctx: &TargetPool,
+        mut units: impl Iterator<Item = Unit>,
+        error: Error,
+    ) -> Error {
+        let fails =
+            || ctx.shard.log_stat().is_some_and(|log| log.failed) || ctx.shard.refused_writes() > 0;
+        if error.code != Code::Io || !fails() {
+            return error;
+        }
+        let Ok(map) = ctx.map() else { return error };
+        let others_have = |unit| !ctx.is_of_one(unit) && !self.whole_members(&map, unit).is_empty();
+        match units.all(others_have) {
+            true => Error::new(Code::Closed, format!("others lead in a moment: {error}")),
+            false => error,
         }
     }
 

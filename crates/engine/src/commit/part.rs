@@ -57,7 +57,11 @@ impl Target {
         self.know_map_of(&ctx, header).await?;
         check_map(header, &ctx)?;
         let prepared = self.prepare_here(&ctx, tx, coordinator, &batch, data, None).await;
-        let prepared = prepared.map_err(|error| self.without_lost_pages(&ctx, error))?;
+        let prepared = prepared.map_err(|error| {
+            let units = walk(&batch.ops).map(Op::unit).chain(batch.checks.iter().map(|of| of.unit));
+            let error = self.without_lost_pages(&ctx, error);
+            self.without_failed_device(&ctx, units, error)
+        })?;
         let target = self.clone();
         self.env.spawn(async move {
             // timer: a coordinator that is there tells of its decision within this time.
