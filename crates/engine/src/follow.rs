@@ -232,7 +232,8 @@ impl Target {
                         && self.may_miss(orders.pool, &ctx, sent.order)
                         && ctx.joining.note_full(&ctx, self.awaits_order(&ctx, sent.order)) =>
                 {
-                    tracing::warn!(
+                    // The control service is told of that once.
+                    tracing::debug!(
                         "target {}: an order of target {}: {error}",
                         self.id,
                         orders.from

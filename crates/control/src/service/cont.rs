@@ -286,7 +286,7 @@ impl Service {
             if !force {
                 self.until_alone(owner, orders).await;
             }
-            let _closing = self.handles.begin_close(owner, force, &label)?;
+            let _closing = self.handles.begin_close(owner, force, &label, "destroyed")?;
             cont.record.stage = StageDf::Destroying;
             let mut tx = Tx::new();
             if !cont.record.label.is_empty() {

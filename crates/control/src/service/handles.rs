@@ -13,7 +13,7 @@ use super::SessionId;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
-use types::map::{HashMap, HashSet};
+use types::map::HashMap;
 use types::{Code, ContId, Error, PoolId, Result};
 use wire::control::{Evict, OpenMode};
 
@@ -68,7 +68,8 @@ pub struct Opener {
 struct Table {
     next: u64,
     open: HashMap<u64, Handle>,
-    closing: HashSet<Owner>,
+    /// What is being closed, and what is being done to it.
+    closing: HashMap<Owner, &'static str>,
     ended: VecDeque<SessionId>,
 }
 
@@ -110,8 +111,9 @@ impl Handles {
                 format!("{} '{name}' was not opened: the caller has gone", owner.noun()),
             ));
         }
-        if table.closing.iter().any(|closing| closing.covers(owner)) {
-            return busy("is being destroyed or rolled back");
+        let mut closing = table.closing.iter();
+        if let Some((_, doing)) = closing.find(|(closing, _)| closing.covers(owner)) {
+            return busy(&format!("is being {doing}"));
         }
         let is_evicted = |handle: &Handle| {
             handle.owner == owner
@@ -179,8 +181,14 @@ impl Handles {
     }
 
     /// Keeps handles from being opened on `owner` and all in it. Unless `force`, `Busy` while
-    /// there are any.
-    pub fn begin_close(&self, owner: Owner, force: bool, name: &str) -> Result<Closing> {
+    /// there are any. `doing`: what becomes of it.
+    pub fn begin_close(
+        &self,
+        owner: Owner,
+        force: bool,
+        name: &str,
+        doing: &'static str,
+    ) -> Result<Closing> {
         let mut table = self.0.borrow_mut();
         let busy =
             |why: String| Err(Error::new(Code::Busy, format!("{} '{name}' {why}", owner.noun())));
@@ -193,9 +201,10 @@ impl Handles {
             };
             return busy(format!("has {what} or use --force"));
         }
-        if !table.closing.insert(owner) {
-            return busy("is being destroyed or rolled back by another request".to_string());
+        if let Some(doing) = table.closing.get(&owner) {
+            return busy(format!("is being {doing} by another request"));
         }
+        table.closing.insert(owner, doing);
         Ok(Closing { handles: self.clone(), owner })
     }
 

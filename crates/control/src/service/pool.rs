@@ -274,7 +274,7 @@ impl Service {
             if !force {
                 self.until_alone(Owner::Pool(id), orders).await;
             }
-            let _closing = self.handles.begin_close(Owner::Pool(id), force, &label)?;
+            let _closing = self.handles.begin_close(Owner::Pool(id), force, &label, "destroyed")?;
             let cont_count = self.cont_count(id).await?;
             if cont_count > 0 && !force {
                 return Err(Error::new(

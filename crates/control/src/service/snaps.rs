@@ -29,10 +29,10 @@ use crate::records::{
     ContDf, PoolDf, RECORD_VERSION, RollbackDf, RollbackStageDf, SnapDf, SnapsDf,
 };
 use crate::store::{Attempts, Loaded, Tx};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
-use types::map::HashSet;
+use types::map::HashMap;
 use types::{Code, ContId, Epoch, Error, PoolId, Result, TargetId, limits};
 use wire::control::{ControlReply, Name, SnapInfo, SnapName};
 use wire::obj::AdminOp;
@@ -46,9 +46,21 @@ const AGAIN_PAUSE: Duration = Duration::from_millis(100);
 /// Most snapshots of a container.
 const SNAPSHOTS_MAX: usize = 4096;
 
-/// One change of a container's versions at a time.
+/// One change of a container's versions at a time, and the rollback that it is.
 #[derive(Clone, Default)]
-pub(super) struct Turns(Rc<RefCell<HashSet<(PoolId, ContId)>>>);
+pub(super) struct Turns(Rc<RefCell<HashMap<(PoolId, ContId), Option<Rc<Rolling>>>>>);
+
+/// A rollback.
+pub(super) struct Rolling {
+    to: Epoch,
+    is_done: Cell<bool>,
+}
+
+impl Rolling {
+    fn to(to: Epoch) -> Rc<Rolling> {
+        Rc::new(Rolling { to, is_done: Cell::new(false) })
+    }
+}
 
 /// The turn, until dropped.
 pub(super) struct Turn {
@@ -57,8 +69,8 @@ pub(super) struct Turn {
 }
 
 impl Turns {
-    fn take(&self, of: (PoolId, ContId), name: &str) -> Result<Turn> {
-        if !self.0.borrow_mut().insert(of) {
+    fn take(&self, of: (PoolId, ContId), name: &str, rolling: Option<Rc<Rolling>>) -> Result<Turn> {
+        if self.is_taken(of) {
             return Err(Error::new(
                 Code::Busy,
                 format!(
@@ -67,11 +79,18 @@ impl Turns {
                 ),
             ));
         }
+        self.0.borrow_mut().insert(of, rolling);
         Ok(Turn { turns: self.clone(), of })
     }
 
     fn is_taken(&self, of: (PoolId, ContId)) -> bool {
-        self.0.borrow().contains(&of)
+        self.0.borrow().contains_key(&of)
+    }
+
+    /// The rollback to `to`, if that is under way.
+    fn rolling_to(&self, of: (PoolId, ContId), to: Epoch) -> Option<Rc<Rolling>> {
+        let all = self.0.borrow();
+        all.get(&of)?.as_ref().filter(|rolling| rolling.to == to).cloned()
     }
 }
 
@@ -248,7 +267,7 @@ impl Service {
         }
         let (pool, cont) = self.find_both(pool, cont).await?;
         let (pool_id, id, label) = (pool.id, cont.id, cont.name());
-        let _turn = self.turns.take((pool_id, id), &label)?;
+        let _turn = self.turns.take((pool_id, id), &label, None)?;
         let held = self
             .change_snaps(pool_id, id, |snaps| {
                 require_idle(snaps, &label)?;
@@ -327,7 +346,7 @@ impl Service {
     ) -> Result<ControlReply> {
         let (pool, cont) = self.find_both(pool, cont).await?;
         let (pool_id, id, label) = (pool.id, cont.id, cont.name());
-        let _turn = self.turns.take((pool_id, id), &label)?;
+        let _turn = self.turns.take((pool_id, id), &label, None)?;
         let left = self
             .change_snaps(pool_id, id, |snaps| {
                 require_idle(snaps, &label)?;
@@ -357,13 +376,27 @@ impl Service {
     ) -> Result<ControlReply> {
         let (pool, cont) = self.find_both(pool, cont).await?;
         let (pool_id, id, label) = (pool.id, cont.id, cont.name());
-        let _turn = self.turns.take((pool_id, id), &label)?;
         // Who has it open need not close it for a snapshot that there is not.
-        self.snaps(pool_id, id).await?.find(which, &label)?;
+        let snaps = self.snaps(pool_id, id).await?;
+        let rolling = Rolling::to(snaps.snapshots[snaps.find(which, &label)?].epoch);
+        let _turn = loop {
+            // The same again is asked for by who got no answer: a new holder of the service goes on with it by itself.
+            let Some(other) = self.turns.rolling_to((pool_id, id), rolling.to) else {
+                break self.turns.take((pool_id, id), &label, Some(rolling.clone()))?;
+            };
+            let is_at_it = || self.turns.rolling_to((pool_id, id), other.to);
+            while is_at_it().is_some_and(|now| Rc::ptr_eq(&now, &other)) {
+                orders.pause().await;
+            }
+            if other.is_done.get() {
+                return Ok(ControlReply::Done);
+            }
+        };
         if !force {
             self.until_alone(Owner::Cont(pool_id, id), orders).await;
         }
-        let _closing = self.handles.begin_close(Owner::Cont(pool_id, id), force, &label)?;
+        let _closing =
+            self.handles.begin_close(Owner::Cont(pool_id, id), force, &label, "rolled back")?;
         self.change_snaps(pool_id, id, |snaps| {
             let to = snaps.snapshots[snaps.find(which, &label)?].epoch;
             match &snaps.rollback {
@@ -386,6 +419,7 @@ impl Service {
         })
         .await?;
         self.finish_rollback(&pool, &cont, orders).await?;
+        rolling.is_done.set(true);
         self.note_times(pool_id, &cont, false, true).await;
         Ok(ControlReply::Done)
     }
@@ -462,13 +496,16 @@ impl Service {
     pub(super) async fn resume_rollbacks(&self, pool: &PoolDf, orders: &dyn Targets) -> Result<()> {
         for cont in self.conts_left(pool.id).await? {
             let (id, label) = (cont.record.id, cont.record.name());
-            if self.snaps(pool.id, id).await?.rollback.is_none() {
-                continue;
-            }
+            let Some(rollback) = self.snaps(pool.id, id).await?.rollback else { continue };
+            let rolling = Rolling::to(rollback.to);
             // A request that is at it goes on by itself.
-            let Ok(_turn) = self.turns.take((pool.id, id), &label) else { continue };
-            if let Err(error) = self.finish_rollback(pool, &cont.record, orders).await {
-                tracing::warn!(pool = %pool.id, cont = %id, %error, "a rollback still waits");
+            let turn = self.turns.take((pool.id, id), &label, Some(rolling.clone()));
+            let Ok(_turn) = turn else { continue };
+            match self.finish_rollback(pool, &cont.record, orders).await {
+                Ok(()) => rolling.is_done.set(true),
+                Err(error) => {
+                    tracing::warn!(pool = %pool.id, cont = %id, %error, "a rollback still waits");
+                }
             }
         }
         Ok(())

@@ -342,8 +342,13 @@ impl Run {
             drop(self.target.ship(self.pool, &self.ctx, group.as_ref(), &order, Vec::new(), None));
             Ok(())
         };
-        if let Err(error) = forgotten() {
-            tracing::warn!("target {}: forgetting a decision: {error}", self.target.id);
+        match forgotten() {
+            Ok(()) => {}
+            // Who leads now has it, and forgets it: there are thousands where a map has changed.
+            Err(error) if error.code == Code::Stale => {}
+            Err(error) => {
+                tracing::warn!("target {}: forgetting a decision: {error}", self.target.id);
+            }
         }
     }
 

@@ -253,6 +253,44 @@ fn a_rollback_is_finished_whoever_dies() {
     }
 }
 
+/// Who asks for a rollback that is under way waits for it: so does a client whose first try got no answer, for the engine that it had asked has died. It was told that another one is
+/// in its way, and to try again when that is done, which is another rollback. One to something else is refused as before.
+#[test]
+fn who_asks_for_a_rollback_that_is_under_way_waits_for_it() {
+    let cluster = Cluster::start(ClusterSpec { seed: 1, engines: 2, targets: 2 }).unwrap();
+    cluster.block_on(async {
+        let [one, two, three] = ["one", "two", "three"].map(|name| cluster.client(name));
+        let cont = cluster.container(&one, Durability::Wal, ContLayout::Plain).await.unwrap();
+        let put =
+            async |value: &[u8]| kv(&cont, 1).put(None, Cond::NONE, b"v", value).await.unwrap();
+        put(b"first").await;
+        let first = cont.pool().snap_create(&cont_name(), "").await.unwrap();
+        put(b"second").await;
+        let second = cont.pool().snap_create(&cont_name(), "").await.unwrap();
+        put(b"third").await;
+        let pool_of = async |client| -> client::Pool {
+            let client: &client::Client = client;
+            client.pool_open(&Name::Label("p".into()), OpenMode::ReadWrite).await.unwrap()
+        };
+        let (again, other) = (pool_of(&two).await, pool_of(&three).await);
+        let (name, to) = (cont_name(), [first, second].map(|made| SnapName::Epoch(made.epoch)));
+        let begun = cont.pool().roll_back(&name, &to[0], true);
+        let later = async {
+            two.env().sleep(Duration::from_micros(100)).await;
+            let (same, another) = futures_util::future::join(
+                again.roll_back(&name, &to[0], true),
+                other.roll_back(&name, &to[1], true),
+            )
+            .await;
+            same.unwrap();
+            assert_eq!(another.unwrap_err().code, Code::Busy);
+        };
+        let (done, ()) = futures_util::future::join(begun, later).await;
+        done.unwrap();
+        assert_eq!(kv(&cont, 1).get(None, b"v").await.unwrap().unwrap(), b"first");
+    });
+}
+
 /// An update is with the leader, and on its way to the other member, when the container is rolled back. Each member went back as it was told to, at
 /// an epoch of its own: the update came to one of them after that, and stayed there. Whatever it was, members were never the same afterwards.
 #[test]
