@@ -31,6 +31,8 @@ pub struct MissingTarget {
     pub rank: Rank,
     /// `Silent` also when nobody has called it down yet.
     pub reason: DownReason,
+    /// Its engine answers all the same: a device takes no writes, or the pool's part cannot be served.
+    pub engine_answers: bool,
 }
 
 /// What losses mean for a container.
@@ -84,7 +86,8 @@ impl PoolHealth {
                     TargetState::Down => target.reason.unwrap_or(DownReason::Silent),
                     TargetState::DownOut => DownReason::Lost,
                 };
-                Some(MissingTarget { target: target.id, rank: target.rank, reason })
+                let engine_answers = answers(target.rank);
+                Some(MissingTarget { target: target.id, rank: target.rank, reason, engine_answers })
             })
             .collect();
         let members = conts.iter().map(members_of).max().unwrap_or(1);

@@ -21,7 +21,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 use transport::{Incoming, IncomingBulk, Responder};
-use types::{ClientId, Code, Epoch, Error, Result, limits};
+use types::{ClientId, Code, Epoch, Error, Result, Unit, limits};
 use vos::{Lsn, Origin, OrphanChange, Payload, Segments, Summary};
 use wire::footprint::Opens;
 use wire::obj::{Batch, BulkSums, Op, TxId};
@@ -54,6 +54,11 @@ pub(crate) struct Ask {
 impl Ask {
     pub fn tx(&self) -> TxId {
         TxId { client: self.caller.client, seq: self.header.request_id }
+    }
+
+    /// What it is about.
+    fn units(&self) -> impl Iterator<Item = Unit> {
+        self.summary.units.iter().map(|named| named.unit)
     }
 }
 
@@ -118,6 +123,7 @@ impl Target {
         let data = match received {
             Ok(data) => data,
             Err(error) => {
+                let error = self.without_failed_device(&ask.ctx, ask.units(), error);
                 let refusal = self.refusal(ask.ctx.shard.pool(), &ask.header, &error);
                 return Box::pin(self.send(ask.responder, 0, &refusal, &[])).await;
             }
@@ -319,8 +325,7 @@ impl Target {
             Ok(given) => given,
             Err(error) => {
                 let error = self.without_lost_pages(&ctx, error);
-                let units = ask.summary.units.iter().map(|named| named.unit);
-                let error = self.without_failed_device(&ctx, units, error);
+                let error = self.without_failed_device(&ctx, ask.units(), error);
                 if error.code == Code::Csum
                     && let Some(read) = read
                 {

@@ -159,10 +159,14 @@ fn summary(pool: &PoolInfo, health: &PoolHealth, waits: &PageWaits) -> String {
     let is_away = by_engine.keys().any(|(_, why)| why.is_away());
     let told: Vec<String> =
         by_engine.iter().map(|((rank, why), ids)| reason(*rank, *why, ids)).collect();
-    let todo: Vec<String> = by_engine
-        .iter()
-        .map(|((rank, why), ids)| advice(label, *rank, *why, ids, is_away))
-        .collect();
+    let mut todo: Vec<String> = Vec::new();
+    for ((rank, why), ids) in &by_engine {
+        let advice = advice(label, *rank, *why, ids, is_away);
+        // Said once.
+        if !todo.contains(&advice) {
+            todo.push(advice);
+        }
+    }
     let todo = match health.waits_for.is_empty() {
         true => todo.join("; "),
         false => waiting(label, &health.waits_for),
@@ -249,6 +253,8 @@ enum Why {
     OwnPages,
     /// It has all else, and waits for what was in damaged pages of this target.
     PagesOf(TargetId),
+    /// Its engine answers, and it takes no part.
+    Refuses,
     Silent,
     Stopped,
 }
@@ -257,6 +263,7 @@ impl Why {
     fn of(missing: &MissingTarget, seen: &Seen<'_>) -> Why {
         let waits = seen.waits;
         match (missing.reason, waits.get(&missing.target)) {
+            (DownReason::Silent | DownReason::Stopped, _) if missing.engine_answers => Why::Refuses,
             (DownReason::Silent, _) => Why::Silent,
             (DownReason::Stopped, _) => Why::Stopped,
             (DownReason::Lost, _) => Why::Lost,
@@ -272,7 +279,10 @@ impl Why {
 
     /// It may know more than those who are there, once it is back.
     fn is_away(self) -> bool {
-        matches!(self, Why::Silent | Why::Stopped | Why::Excluded | Why::ExcludedHere)
+        matches!(
+            self,
+            Why::Silent | Why::Stopped | Why::Refuses | Why::Excluded | Why::ExcludedHere
+        )
     }
 }
 
@@ -298,6 +308,7 @@ fn reason(rank: u32, why: Why, ids: &[u32]) -> String {
     match why {
         Why::Silent => format!("engine {rank} gives no answer"),
         Why::Stopped => format!("engine {rank} has stopped"),
+        Why::Refuses => format!("{} of engine {rank} cannot be used, though it answers", list(ids)),
         Why::Behind => format!("engine {rank} is back and catches up"),
         Why::Excluded => format!("engine {rank} is excluded"),
         Why::ExcludedHere => {
@@ -321,6 +332,9 @@ fn advice(label: &str, rank: u32, why: Why, ids: &[u32], is_away: bool) -> Strin
     let reset = format!("'azekura pool reset-target {label} {first} --lose-data'");
     match why {
         Why::Silent | Why::Stopped => format!("start engine {rank} again"),
+        Why::Refuses => format!(
+            "its log, and 'azekura system events', say why (a device that takes no writes, a damaged store, or it has just started): mend that and start engine {rank} again"
+        ),
         Why::Behind => "it will be whole by itself".into(),
         Why::Excluded => format!("'azekura system clear-exclude {rank}' takes it back"),
         Why::ExcludedHere => {
@@ -344,7 +358,8 @@ mod tests {
     use super::*;
 
     fn missing(target: u32, reason: DownReason) -> MissingTarget {
-        MissingTarget { target: TargetId(target), rank: Rank(target), reason }
+        let (target, rank) = (TargetId(target), Rank(target));
+        MissingTarget { target, rank, reason, engine_answers: reason == DownReason::Behind }
     }
 
     fn told(missing: &[MissingTarget], waits: &PageWaits) -> Vec<(String, String)> {
@@ -386,6 +401,16 @@ mod tests {
         let lines = told(&all, &waits);
         assert!(lines.iter().all(|(_, todo)| !todo.contains("reset-target")), "{lines:?}");
         assert!(lines[0].1.contains("start engine 1"), "{lines:?}");
+    }
+
+    /// A target whose log had failed was called away: its engine was to be started, which ran.
+    #[test]
+    fn an_engine_that_answers_is_not_said_to_give_no_answer() {
+        let one = MissingTarget { engine_answers: true, ..missing(2, DownReason::Silent) };
+        let lines = told(&[one, missing(3, DownReason::Silent)], &PageWaits::new());
+        assert!(lines.iter().any(|(why, _)| why == "engine 3 gives no answer"), "{lines:?}");
+        let (_, todo) = lines.iter().find(|(why, _)| why.contains("though it answers")).unwrap();
+        assert!(todo.contains("its log") && todo.ends_with("start engine 2 again"), "{todo}");
     }
 
     /// What a pool had excluded by itself was to be taken back by 'system clear-exclude', which changed nothing.
