@@ -3,7 +3,7 @@
 use crate::exit::Outcome;
 use crate::session::Session;
 use engine::EngineConfig;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::path::PathBuf;
 use types::{Code, Error, Result};
@@ -56,7 +56,11 @@ pub fn run(session: &Session, args: &MetricsArgs) -> Outcome {
 /// The figures that are told at an address.
 pub fn ask(session: &Session, address: &str) -> Result<String> {
     let failed = |error: std::io::Error| {
-        Error::new(Code::Unreach, format!("no figures of an engine at {address}: {error}"))
+        let why = match error.kind() {
+            ErrorKind::WouldBlock | ErrorKind::TimedOut => "no answer in time".to_string(),
+            _ => error.to_string(),
+        };
+        Error::new(Code::Unreach, format!("no figures of an engine at {address}: {why}"))
     };
     let mut places = address
         .to_socket_addrs()

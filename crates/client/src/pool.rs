@@ -545,7 +545,8 @@ impl Pool {
                 let answer = match answer {
                     Some(Ok(answer)) => Some(wire::decode::<T>(&answer.body[1..])?),
                     Some(Err(error)) => {
-                        tracing::warn!("target {}: {error}", target.id);
+                        // Who asked says of which targets nothing is known.
+                        tracing::debug!("target {}: {error}", target.id);
                         None
                     }
                     None => None,

@@ -46,9 +46,12 @@ const AGAIN_PAUSE: Duration = Duration::from_millis(100);
 /// Most snapshots of a container.
 const SNAPSHOTS_MAX: usize = 4096;
 
-/// One change of a container's versions at a time, and the rollback that it is.
+/// Containers whose versions are being changed, and the rollback that it is.
+type Taken = HashMap<(PoolId, ContId), Option<Rc<Rolling>>>;
+
+/// One change of a container's versions at a time.
 #[derive(Clone, Default)]
-pub(super) struct Turns(Rc<RefCell<HashMap<(PoolId, ContId), Option<Rc<Rolling>>>>>);
+pub(super) struct Turns(Rc<RefCell<Taken>>);
 
 /// A rollback.
 pub(super) struct Rolling {
