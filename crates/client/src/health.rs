@@ -55,6 +55,8 @@ pub struct ContHealth {
 pub struct PoolHealth {
     pub state: HealthState,
     pub missing: Vec<MissingTarget>,
+    /// Targets that are away, too, and missed by nobody: they were drained.
+    pub drained_count: usize,
     pub conts: Vec<ContHealth>,
     /// An engine holds the catalog, and acts on losses.
     pub is_led: bool,
@@ -75,9 +77,14 @@ impl PoolHealth {
         let silent: BTreeSet<Rank> =
             system.engines.iter().filter(|(.., ok)| !ok).map(|(engine, ..)| engine.rank).collect();
         let answers = |rank: Rank| !silent.contains(&rank);
-        let missing: Vec<MissingTarget> = map
-            .targets
-            .iter()
+        let has_nothing = |target: &&TargetInfo| {
+            let is_away = target.state == TargetState::Down || !answers(target.rank);
+            is_away && placement::has_given_all(target.id, map)
+        };
+        let (drained, in_use): (Vec<&TargetInfo>, Vec<_>) =
+            map.targets.iter().partition(has_nothing);
+        let missing: Vec<MissingTarget> = in_use
+            .into_iter()
             .filter_map(|target| {
                 let reason = match target.state {
                     TargetState::Up | TargetState::Drain | TargetState::New => {
@@ -122,7 +129,8 @@ impl PoolHealth {
         let is_led = system.leader.is_some();
         let is_unavailable = state == HealthState::Unavailable;
         let waits_for = if is_unavailable { later_ones_away(map) } else { Vec::new() };
-        PoolHealth { state, missing, conts: healths, is_led, waits_for, members }
+        let drained_count = drained.len();
+        PoolHealth { state, missing, drained_count, conts: healths, is_led, waits_for, members }
     }
 }
 

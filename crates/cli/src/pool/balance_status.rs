@@ -140,13 +140,14 @@ fn state(info: &PoolInfo) -> State {
     }
 }
 
-/// Shares of targets in a placement epoch, of 1.
+/// Shares of targets in a placement epoch, of 1. Others have those of who was drained.
 fn shares(map: &PoolMap, epoch: u8) -> BTreeMap<TargetId, f64> {
     let set = map.placements.iter().find(|set| set.epoch == epoch);
-    let weights = set.map_or(&[][..], |set| &set.weights);
-    let whole: f64 = weights.iter().map(|(_, weight)| f64::from(*weight)).sum();
+    let all = set.map_or(&[][..], |set| &set.weights).iter();
+    let weights = all.filter(|(target, _)| !placement::has_given_all(*target, map));
+    let whole: f64 = weights.clone().map(|(_, weight)| f64::from(*weight)).sum();
     let share = |weight: u32| f64::from(weight) / whole.max(1.0);
-    weights.iter().map(|(target, weight)| (*target, share(*weight))).collect()
+    weights.map(|(target, weight)| (*target, share(*weight))).collect()
 }
 
 /// What each target has and will have. `on_the_way`: bytes that some have and others still have, too.

@@ -23,6 +23,8 @@ pub struct HealthReport {
     summary: String,
     targets: usize,
     missing: Vec<Missing>,
+    /// Targets that were drained and are away: nobody misses them.
+    drained: usize,
     pub containers: Vec<ContReport>,
     #[serde(skip)]
     exit: u8,
@@ -79,6 +81,7 @@ impl HealthReport {
             summary: summary(pool, health, waits),
             targets: pool.map.targets.len(),
             missing: health.missing.iter().map(missing).collect(),
+            drained: health.drained_count,
             containers: health.conts.iter().map(cont).collect(),
             exit,
         }
@@ -126,7 +129,7 @@ pub fn run(session: &Session, pool: Option<&str>) -> Outcome {
 
 /// The state, what is missing, what that means, what to do.
 fn summary(pool: &PoolInfo, health: &PoolHealth, waits: &PageWaits) -> String {
-    let (label, targets) = (&pool.label, pool.map.targets.len());
+    let (label, targets) = (&pool.label, pool.map.targets.len() - health.drained_count);
     let missing = health.missing.len();
     let moves = match RebuildReport::of(&pool.map).line() {
         Some(line) => format!("; {line}"),
@@ -139,9 +142,13 @@ fn summary(pool: &PoolInfo, health: &PoolHealth, waits: &PageWaits) -> String {
         ),
     };
     if missing == 0 {
+        let drained = match health.drained_count {
+            0 => String::new(),
+            count => format!("; {} more, drained and away, had nothing any more", count),
+        };
         return match targets {
-            1 => format!("HEALTHY: its target is up{moves}"),
-            _ => format!("HEALTHY: all {targets} targets are up{moves}"),
+            1 => format!("HEALTHY: its target is up{drained}{moves}"),
+            _ => format!("HEALTHY: all {targets} targets are up{drained}{moves}"),
         };
     }
     if health.state == HealthState::Healthy {

@@ -362,6 +362,13 @@ fn who_is_drained_and_stopped_is_missed_by_nobody() {
         assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stdout));
         std::thread::sleep(std::time::Duration::from_millis(100));
     }
+    let said = system.ok(&["pool", "health", "tank"]);
+    assert!(said.contains("HEALTHY: all 2 targets are up; 1 more, drained and away"), "{said}");
+    // Its share is that of the others.
+    let balance = system.json(&["pool", "balance", "status", "tank"]);
+    let share = |of: &serde_json::Value| of["share_percent"].as_f64().unwrap();
+    let shares: f64 = balance["targets"].as_array().unwrap().iter().map(share).sum();
+    assert!((shares - 100.0).abs() < 0.1, "{balance}");
     let quick = |args: &[&str]| system.ok(&[&["--timeout", "20"], args].concat());
     quick(&["fs", "check", "azk://tank/home"]);
     quick(&["cont", "snapshot", "create", "tank", "home", "monday"]);
