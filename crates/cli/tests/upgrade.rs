@@ -217,4 +217,9 @@ fn engines_are_upgraded_one_by_one_under_work() {
     system.fails(7, &["not all is whole"], &["system", "upgrade"]);
     let plan = system.json(&["system", "upgrade", "--plan"]);
     assert!(!plan["not_whole"].as_array().unwrap().is_empty(), "{plan}");
+    assert_eq!(plan["steps"].as_array().unwrap().len(), 3, "{plan}");
+    // One that is excluded is not among the steps, and said not to be.
+    system.ok(&["system", "exclude", "2"]);
+    let plan = system.ok(&["system", "upgrade", "--plan"]);
+    assert!(plan.contains("Engine 2 is excluded, and left out: --engine 2"), "{plan}");
 }

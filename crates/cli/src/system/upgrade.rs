@@ -104,6 +104,8 @@ struct Report {
     refused: Option<String>,
     /// In this order.
     steps: Vec<Step>,
+    /// Ranks of engines that are excluded and were not named.
+    left_out: Vec<u32>,
     /// `POOL/CONTAINER` of those whose files without copies wait while their engine starts again.
     waits: Vec<String>,
     /// What is not whole, a line for each pool: nothing begins while there is one.
@@ -135,8 +137,11 @@ pub fn run(session: &Session, args: &UpgradeArgs) -> Outcome {
         false => args.engines.contains(&engine.rank.0),
     };
     let all = info.engines.iter().map(|(engine, ..)| engine).zip(&info.members);
-    let mut engines: Vec<&EngineInfo> =
-        all.filter(|(engine, member)| is_meant(engine, member)).map(|(engine, _)| engine).collect();
+    let (meant, others): (Vec<_>, Vec<_>) =
+        all.partition(|(engine, member)| is_meant(engine, member));
+    let mut engines: Vec<&EngineInfo> = meant.into_iter().map(|(engine, _)| engine).collect();
+    let excluded = others.iter().filter(|(_, member)| member.state == MemberState::Excluded);
+    let left_out = excluded.map(|(engine, _)| engine.rank.0).collect();
     // One fault domain after the other: a mishap is in one of them.
     let leads = |engine: &EngineInfo| info.leader == Some(engine.rank);
     engines.sort_by_key(|engine| (leads(engine), engine.domain.clone(), engine.rank));
@@ -153,6 +158,7 @@ pub fn run(session: &Session, args: &UpgradeArgs) -> Outcome {
             .zip(&hows)
             .map(|(engine, how)| step(engine, how, leads(engine)))
             .collect(),
+        left_out,
         waits: pools.waits,
         not_whole: pools.not_whole,
     };
@@ -299,6 +305,9 @@ fn show_plan(report: &Report, out: &mut dyn std::io::Write) -> std::io::Result<(
             step.address,
             step.domain
         )?;
+    }
+    for rank in &report.left_out {
+        writeln!(out, "Engine {rank} is excluded, and left out: --engine {rank} names it.")?;
     }
     for cont in &report.waits {
         writeln!(out, "Files of {cont} without copies wait while their engine starts again.")?;
