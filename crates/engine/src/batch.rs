@@ -123,7 +123,8 @@ impl Target {
         let data = match received {
             Ok(data) => data,
             Err(error) => {
-                let error = self.without_failed_device(&ask.ctx, ask.units(), error);
+                let error =
+                    self.without_failed_device(&ask.ctx, (ask.units(), ask.summary.writes), error);
                 let refusal = self.refusal(ask.ctx.shard.pool(), &ask.header, &error);
                 return Box::pin(self.send(ask.responder, 0, &refusal, &[])).await;
             }
@@ -325,7 +326,7 @@ impl Target {
             Ok(given) => given,
             Err(error) => {
                 let error = self.without_lost_pages(&ctx, error);
-                let error = self.without_failed_device(&ctx, ask.units(), error);
+                let error = self.without_failed_device(&ctx, (ask.units(), writes), error);
                 if error.code == Code::Csum
                     && let Some(read) = read
                 {

@@ -161,7 +161,7 @@ impl Target {
         let outcome = self.coordinate(pool, &ctx, Some(tx), &parts, data, None).await;
         self.committing.end(tx);
         let units = parts.iter().map(|(unit, ..)| *unit);
-        outcome.map_err(|error| self.without_failed_device(&ctx, units, error))
+        outcome.map_err(|error| self.without_failed_device(&ctx, (units, true), error))
     }
 
     /// The answer to an earlier try of a request that has changed `unit`, once all members of the unit's group have it. `batch`: the request, if

@@ -69,11 +69,12 @@ impl Target {
     pub(crate) fn without_failed_device(
         &self,
         ctx: &TargetPool,
-        mut units: impl Iterator<Item = Unit>,
+        (mut units, writes): (impl Iterator<Item = Unit>, bool),
         error: Error,
     ) -> Error {
-        let fails =
-            || ctx.shard.log_stat().is_some_and(|log| log.failed) || ctx.shard.refused_writes() > 0;
+        // What cannot be read is no write that was refused before.
+        let refuses = writes && ctx.shard.refused_writes() > 0;
+        let fails = || refuses || ctx.shard.log_stat().is_some_and(|log| log.failed);
         if error.code != Code::Io || !fails() {
             return error;
         }

@@ -60,7 +60,7 @@ impl Target {
         let prepared = prepared.map_err(|error| {
             let units = walk(&batch.ops).map(Op::unit).chain(batch.checks.iter().map(|of| of.unit));
             let error = self.without_lost_pages(&ctx, error);
-            self.without_failed_device(&ctx, units, error)
+            self.without_failed_device(&ctx, (units, true), error)
         })?;
         let target = self.clone();
         self.env.spawn(async move {
