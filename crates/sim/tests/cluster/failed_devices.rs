@@ -3,6 +3,7 @@
 use client::{Client, Container, KvObj};
 use engine::StoreConfig;
 use env::DiskFaults;
+use futures_util::future::join_all;
 use sim::{Cluster, ClusterSpec, members, seeds};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -63,8 +64,12 @@ fn a_target_whose_device_fails_is_as_good_as_away() {
                 ..DiskFaults::default()
             });
             // Who has it refused waits until others lead: it was an error at once.
-            for kv in &all {
-                kv.put(None, Cond::NONE, b"key", &[2; VALUE_BYTES]).await.unwrap();
+            for _ in 0..20 {
+                let put = async |kv: &KvObj| {
+                    kv.put(None, Cond::NONE, b"key", &[2; VALUE_BYTES]).await.unwrap();
+                };
+                join_all(all.iter().map(put)).await;
+                client.env().sleep(Duration::from_millis(50)).await;
             }
             let context = format!("seed {seed}, {only:?}");
             // Others have all of it again.
