@@ -51,7 +51,7 @@ pub struct EngineInfo {
     pub tcp: String,
     /// Path of its Unix socket, for callers on the same host.
     pub unix: String,
-    /// Identity of the host (boot id), to know whether the Unix socket is usable.
+    /// The host (boot id), and by device and inode the directory of the Unix socket there, to know whether that is usable (`env::is_here`). Engines of before say the host alone.
     pub host: String,
     /// Fault domain path from the root down, without the engine: `["rack1", "node7"]`.
     pub domain: Vec<String>,

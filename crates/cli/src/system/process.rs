@@ -205,6 +205,13 @@ pub fn log_tail(dir: &Path, from: u64, lines_max: usize) -> String {
     lines[lines.len().saturating_sub(lines_max)..].join("\n")
 }
 
+/// The directory of an engine that is on this machine, as it is seen from here.
+pub fn directory_here(engine: &wire::map::EngineInfo) -> Option<&Path> {
+    let socket = Path::new(&engine.unix);
+    let is_here = env::is_here(&engine.host, &env::host_identity(), socket);
+    socket.parent().filter(|_| is_here)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -222,8 +222,7 @@ fn ask(
     pools: &[types::PoolId],
 ) -> Result<Vec<PoolMap>> {
     let mut engines = vec![Address::Tcp(engine.tcp.clone())];
-    let socket = Path::new(&engine.unix);
-    if env::is_here(&engine.host, &env::host_identity(), socket) && socket.exists() {
+    if super::process::directory_here(engine).is_some() && Path::new(&engine.unix).exists() {
         engines.insert(0, Address::Unix(engine.unix.clone().into()));
     }
     let mut options = ConnectOptions::new(SystemAddress { engines, token: config.token()? });

@@ -121,10 +121,7 @@ pub fn run(session: &Session, args: &ReloadArgs) -> Outcome {
 /// The engine of a directory of this machine, and its targets.
 fn own_engine(client: &Client, dir: &Path) -> Result<(EngineInfo, Vec<TargetId>)> {
     let info = client.block_on(client.system_query())?;
-    let is_own = |engine: &EngineInfo| {
-        let socket = Path::new(&engine.unix);
-        socket.parent() == Some(dir) && env::is_here(&engine.host, &env::host_identity(), socket)
-    };
+    let is_own = |engine: &EngineInfo| super::process::directory_here(engine) == Some(dir);
     let found = info.engines.into_iter().find(|(engine, ..)| is_own(engine));
     let (engine, targets, _) = found.ok_or_else(|| {
         let text = format!(

@@ -5,7 +5,6 @@ use crate::exit::Outcome;
 use crate::session::Session;
 use client::Client;
 use serde::Serialize;
-use std::path::Path;
 use std::time::{Duration, Instant};
 use types::{Code, Error, Result, TargetId};
 use wire::map::EngineInfo;
@@ -95,9 +94,7 @@ pub fn stop_engine(
         return Ok(false);
     }
     // On this machine it has stopped when its process has gone.
-    let socket = Path::new(&engine.unix);
-    let is_here = env::is_here(&engine.host, &env::host_identity(), socket);
-    let dir = socket.parent().filter(|_| is_here);
+    let dir = super::process::directory_here(engine);
     let process = dir.and_then(Running::find);
     match client.block_on(client.engine_stop(engine, with_all)) {
         Ok(()) => {}

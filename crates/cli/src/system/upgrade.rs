@@ -261,9 +261,7 @@ fn how(
     if args.restart.is_some() {
         return How::Restart;
     }
-    let socket = Path::new(&engine.unix);
-    let is_here = env::is_here(&engine.host, &env::host_identity(), socket);
-    let dir = socket.parent().filter(|_| is_here);
+    let dir = super::process::directory_here(engine);
     match (dir, system, program) {
         (Some(dir), Some(system), Some(program))
             if dir.parent() == Some(&system.path)

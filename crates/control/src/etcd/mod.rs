@@ -113,7 +113,7 @@ impl Drop for OwnThread {
 }
 
 impl EtcdCatalog {
-    /// Becomes the writer of the catalog, until this is dropped: that waits until etcd has been told, for as long as one attempt may take.
+    /// Becomes the writer of the catalog, until this is dropped: that waits until etcd has been told, some seconds at most.
     ///
     /// Errors: `Busy` while another engine is, `Unreach` when no member can be reached, `NoPerm` when etcd refuses
     /// the user, `Version` when another version of this program wrote the catalog, `Inval` for settings
