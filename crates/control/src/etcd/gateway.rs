@@ -15,6 +15,11 @@ const ANSWER_BYTES_MAX: u64 = 256 << 20;
 /// Pause before asking again whoever gave no answer; doubles up to the greatest.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// A member whose machine is gone answers nothing, not even that. Who is there takes a connection within this time, also when its answers are slow (two
+/// tries of the kernel's), ...
+const CONNECT_TIME_MAX: Duration = Duration::from_secs(2);
+/// ... so one that has not been used for so long is made anew rather than trusted.
+const IDLE_TIME_MAX: Duration = Duration::from_millis(500);
 
 /// How to reach etcd, and as whom.
 #[derive(Clone, Default)]
@@ -127,6 +132,8 @@ impl Gateway {
             .http_status_as_error(false)
             .max_redirects(0)
             .proxy(None)
+            .timeout_connect(Some(CONNECT_TIME_MAX))
+            .max_idle_age(IDLE_TIME_MAX)
             .build()
             .new_agent();
         Ok(Gateway {
@@ -331,5 +338,75 @@ fn refusal(endpoint: &str, status: u16, raw: &[u8]) -> Fault {
     match code {
         3 | 5 | 9 | 11 | 12 => refused(Code::Io, ""),
         _ => Fault::Unknown(unreached(endpoint, error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{BufRead, BufReader, Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsRawFd;
+    use std::thread;
+
+    /// Takes no connection any more, as a machine that is gone; ends with what it gives.
+    fn fill(listener: &TcpListener) -> Vec<TcpStream> {
+        // SAFETY: the descriptor is that of the listener, which lives.
+        assert_eq!(unsafe { libc::listen(listener.as_raw_fd(), 0) }, 0);
+        let at = listener.local_addr().unwrap();
+        let connect = || TcpStream::connect_timeout(&at, Duration::from_millis(300)).ok();
+        std::iter::from_fn(connect).collect()
+    }
+
+    /// Answers so many requests of one connection, and then nobody.
+    fn answer(listener: &TcpListener, count: usize) {
+        let (stream, _) = listener.accept().unwrap();
+        let mut lines = BufReader::new(stream.try_clone().unwrap());
+        for _ in 0..count {
+            let mut body_bytes = 0;
+            loop {
+                let mut line = String::new();
+                lines.read_line(&mut line).unwrap();
+                if let Some(number) = line.to_lowercase().strip_prefix("content-length:") {
+                    body_bytes = number.trim().parse().unwrap();
+                }
+                if line.trim().is_empty() {
+                    break;
+                }
+            }
+            lines.read_exact(&mut vec![0; body_bytes]).unwrap();
+            let text = r#"{"header":{"cluster_id":"7"},"kvs":[]}"#;
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", text.len());
+            (&stream).write_all(format!("{head}{text}").as_bytes()).unwrap();
+        }
+        // Not closed: who is gone says nothing.
+        std::mem::forget(stream);
+    }
+
+    fn look(gateway: &mut Gateway) -> Option<Value> {
+        let until = Instant::now() + Duration::from_secs(30);
+        gateway.call("/v3/kv/range", &json!({}), until).ok()
+    }
+
+    /// An engine and the member of etcd that the leader asks were on one machine, which lost its power: it was eight seconds until the leader asked
+    /// another member, and nobody was called down before.
+    #[test]
+    fn a_member_whose_machine_is_gone_does_not_use_up_the_time() {
+        let gone = TcpListener::bind("127.0.0.1:0").unwrap();
+        let other = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = |listener: &TcpListener| format!("http://{}", listener.local_addr().unwrap());
+        let endpoints = vec![at(&gone), at(&other)];
+        let access = EtcdAccess { endpoints, ..EtcdAccess::default() };
+        // One attempt could take all there is.
+        let mut gateway = Gateway::new(access, Duration::from_secs(60)).unwrap();
+        let answering = gone.try_clone().unwrap();
+        thread::spawn(move || answer(&answering, 1));
+        assert!(look(&mut gateway).is_some());
+        let waiting = fill(&gone);
+        // The connection to it is there, and nothing comes over it.
+        thread::sleep(IDLE_TIME_MAX * 2);
+        thread::spawn(move || answer(&other, 1));
+        assert!(look(&mut gateway).is_some(), "the other one was not asked");
+        drop(waiting);
     }
 }
