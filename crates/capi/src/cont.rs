@@ -49,7 +49,7 @@ fn open_options(flags: u32) -> Result<(OpenMode, ContOpenOptions)> {
 pub struct ContHandle {
     /// Its own number.
     pub cookie: u64,
-    /// Its pool. Closing that handle does not close this one.
+    /// Its pool. That handle is not closed by programs as long as this one is open.
     pub pool: Arc<PoolHandle>,
     /// What the catalog said.
     pub info: ContInfo,

@@ -95,6 +95,13 @@ pub fn is_live(handle: u64) -> bool {
     table.slots.get(slot).is_some_and(|slot| slot.generation == generation && slot.entry.is_some())
 }
 
+/// True when an open handle of a kind is such a one.
+pub fn any<T: Any + Send + Sync>(is_it: impl Fn(&T) -> bool) -> bool {
+    let table = TABLE.read();
+    let mut entries = table.slots.iter().filter_map(|slot| slot.entry.as_ref());
+    entries.any(|entry| entry.downcast_ref::<T>().is_some_and(&is_it))
+}
+
 /// Takes all entries of a kind out, and returns them.
 pub fn drain<T: Any + Send + Sync>() -> Vec<Arc<T>> {
     let mut table = TABLE.write();

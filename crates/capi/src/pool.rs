@@ -1,5 +1,6 @@
 //! Pools: connect, hand over, query.
 
+use crate::cont::ContHandle;
 use crate::ctx::{Ctx, Local};
 use crate::ctypes::{
     DAOS_MEDIA_MAX, d_iov_t, d_rank_list_t, daos_event_t, daos_handle_t, daos_pool_info_t,
@@ -120,16 +121,24 @@ pub unsafe extern "C" fn daos_pool_connect(
     })
 }
 
-/// Closes a pool.
+/// Closes a pool. `-DER_BUSY`, and no effect, while containers are open that were opened by this handle.
 ///
 /// # Safety
 /// `ev` is NULL or an event.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn daos_pool_disconnect(poh: daos_handle_t, ev: *mut daos_event_t) -> i32 {
     settle(ev, Sign::Der, {
-        let closed = guard::catch(|| close(poh.cookie));
+        let closed = guard::catch(|| match has_conts(poh.cookie) {
+            true => Err(Error::new(Code::Busy, "containers of the pool are open")),
+            false => close(poh.cookie),
+        });
         move || closed
     })
+}
+
+/// True while containers are open that were opened by this handle of a pool.
+fn has_conts(cookie: u64) -> bool {
+    handle::any(|cont: &ContHandle| cont.pool.cookie == cookie)
 }
 
 /// Closes a pool at the place it was opened.

@@ -13,6 +13,7 @@ use crate::target::Ask;
 use futures_util::FutureExt;
 use futures_util::future::LocalBoxFuture;
 use smallvec::SmallVec;
+use std::borrow::Cow;
 use std::time::Duration;
 use transport::{Answer, Arrivals};
 use types::{Code, CsumKind, Epoch, Error, Oid, Result, TargetId};
@@ -61,6 +62,8 @@ pub struct Batch<'a> {
     checks: Vec<ReadCheck<'a>>,
     /// Data, with the op that they belong to.
     bulk_out: SmallVec<[(usize, &'a [u8]); 2]>,
+    /// Sums of these data, where they are known.
+    sums_out: Option<&'a [u8]>,
     bulk_in: Vec<&'a mut [u8]>,
     failed: Option<Error>,
     /// Ops and checks whose units were not found: the map did not know the placement epoch of their objects.
@@ -78,6 +81,7 @@ impl<'a> Batch<'a> {
             ops: Vec::with_capacity(2),
             checks: Vec::new(),
             bulk_out: SmallVec::new(),
+            sums_out: None,
             bulk_in: Vec::new(),
             failed: None,
             unplaced: SmallVec::new(),
@@ -207,6 +211,11 @@ impl<'a> Batch<'a> {
         {
             self.bulk_out.push((op, data));
         }
+    }
+
+    /// The sums of all data that were attached, for a batch that goes to one target: they need not be made again.
+    pub(crate) fn sums_out(&mut self, sums: &'a [u8]) {
+        self.sums_out = Some(sums);
     }
 
     /// Room for the data of the fetch just added. Only batches on one target can fetch data.
@@ -446,7 +455,10 @@ impl<'a> Batch<'a> {
     async fn ask_one(&mut self, target: TargetId, attempt: &mut Attempt) -> Result<Answer> {
         let kind = self.cont.info().props.csum;
         let bulk_out: SmallVec<[&[u8]; 2]> = self.bulk_out.iter().map(|(_, data)| *data).collect();
-        let bytes = sums::of_update(kind, &self.ops, &bulk_out)?;
+        let bytes = match self.sums_out {
+            Some(known) => Cow::Borrowed(known),
+            None => Cow::Owned(sums::of_update(kind, &self.ops, &bulk_out)?),
+        };
         let pool = &self.cont.pool().0;
         let mut body = Vec::with_capacity(192 + bytes.len());
         // As `Request::Batch` with these sums, without copying the ops.

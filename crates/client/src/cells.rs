@@ -14,7 +14,8 @@ use std::borrow::Cow;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::time::Duration;
-use types::{Code, Epoch, Error, Result, TargetId, Unit};
+use types::sums::SUM_CHUNK_BYTES;
+use types::{Code, CsumKind, Epoch, Error, Result, TargetId, Unit};
 use wire::cell::{NamedPart, Stripe, cell_akey, cell_unit, coined};
 use wire::obj::{Cond, FetchIod, FetchWant, Fetched, Op, OpReply, Recx, UpdateIod, UpdateValue};
 
@@ -254,6 +255,7 @@ impl ArrayObj {
             }
             before += piece.bytes;
         }
+        let mut sums = CellSums::new(self.cont.info().props.csum, whole.data + whole.parity);
         let mut room = AlignedBuf::try_scratch(stripes.len() * whole.parity * cell_bytes)?;
         let rooms = room.chunks_exact_mut(whole.parity * cell_bytes);
         for (stripe, room) in stripes.iter_mut().zip(rooms) {
@@ -261,12 +263,15 @@ impl ArrayObj {
             let mut parity: SmallVec<[&mut [u8]; 3]> = room.chunks_exact_mut(cell_bytes).collect();
             coding.encode(&data, &mut parity);
             stripe.parity.extend(parity.into_iter().map(|cell| &*cell));
+            // Here, for the processor has them at hand.
+            sums.add(&data, &stripe.parity);
         }
         let joiners = self.cont.joining_keepers(load.unit)?;
         let joiners = joiners.into_iter().map(|(cell, joiner)| (cell, Some(joiner)));
         let members = (0..whole.data + whole.parity).map(|cell| (cell, None));
         let kept = members.chain(joiners).map(|(cell, on)| {
             let mut batch = self.cont.batch();
+            batch.sums_out(&sums.of_cells[cell]);
             let unit = cell_unit(load.unit, cell);
             for of_dkey in stripes.chunk_by(|a, b| a.dkey == b.dkey) {
                 let iods = of_dkey.iter().map(|stripe| {
@@ -408,6 +413,38 @@ struct Coded<'a> {
     parity: Vec<&'a [u8]>,
 }
 
+/// What the members of a group compare their cells with, made while these are coded.
+struct CellSums {
+    kind: CsumKind,
+    /// By number, those of all stripes one after the other.
+    of_cells: Vec<Vec<u8>>,
+}
+
+impl CellSums {
+    fn new(kind: CsumKind, cells: usize) -> CellSums {
+        CellSums { kind, of_cells: vec![Vec::new(); cells] }
+    }
+
+    /// Adds those of a stripe. Cells are of whole chunks.
+    fn add(&mut self, data: &[&[u8]], parity: &[&[u8]]) {
+        let before = self.of_cells[0].len();
+        for (cell, bytes) in data.iter().chain(parity).enumerate() {
+            // Parity cell 0 is the XOR of the data ([`erasure`]).
+            let xored = (cell == data.len()).then(|| {
+                let lists: SmallVec<[&[u8]; 16]> =
+                    self.of_cells[..data.len()].iter().map(|sums| &sums[before..]).collect();
+                codec::xor_sums(self.kind, &lists)
+            });
+            match xored.flatten() {
+                Some(sums) => self.of_cells[cell].extend(sums),
+                None => bytes
+                    .chunks(SUM_CHUNK_BYTES)
+                    .for_each(|chunk| codec::push_sum(self.kind, chunk, &mut self.of_cells[cell])),
+            }
+        }
+    }
+}
+
 /// Bytes of a cell, and where they go.
 struct Wanted<'a> {
     dkey: [u8; 8],
@@ -448,6 +485,35 @@ pub(crate) fn parts_of<'a>(memory: &[&'a [u8]], from: usize, bytes: usize) -> Ve
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Who keeps a cell compares it with sums that were made in another order, and some without looking at it.
+    #[test]
+    fn sums_of_cells_are_those_of_their_bytes() {
+        let cell = |seed: usize| -> Vec<u8> {
+            (0..2 * SUM_CHUNK_BYTES).map(|at| (at * (seed + 3) / 5 + seed) as u8).collect()
+        };
+        for (kind, (data, parity)) in
+            CsumKind::ALL.into_iter().flat_map(|kind| [(kind, (2, 1)), (kind, (3, 2))])
+        {
+            let coding = Coding::new(data as u8, parity as u8).unwrap();
+            let mut sums = CellSums::new(kind, data + parity);
+            let mut wanted = vec![Vec::new(); data + parity];
+            for stripe in 0..3 {
+                let cells: Vec<Vec<u8>> = (0..data).map(|at| cell(stripe * 7 + at)).collect();
+                let cells: Vec<&[u8]> = cells.iter().map(Vec::as_slice).collect();
+                let mut made = vec![vec![0; cells[0].len()]; parity];
+                let mut rooms: Vec<&mut [u8]> = made.iter_mut().map(Vec::as_mut_slice).collect();
+                coding.encode(&cells, &mut rooms);
+                let made: Vec<&[u8]> = made.iter().map(Vec::as_slice).collect();
+                sums.add(&cells, &made);
+                for (bytes, wanted) in cells.iter().chain(&made).zip(&mut wanted) {
+                    let length = std::iter::once(bytes.len() as u64);
+                    wanted.extend(codec::value_sums(kind, length, &[bytes]).unwrap());
+                }
+            }
+            assert_eq!(sums.of_cells, wanted, "{kind}");
+        }
+    }
 
     #[test]
     fn memory_is_cut_wherever_a_cell_lies() {

@@ -232,6 +232,8 @@ pub struct TargetSpace {
     pub target: TargetId,
     /// Its state in the pool.
     pub state: TargetState,
+    /// New objects land on it: it is not drained, nor being drained, nor excluded.
+    pub takes_objects: bool,
     /// Space and counts; `None` when it gave no answer.
     pub stat: Option<PoolShardStat>,
 }
@@ -267,14 +269,17 @@ impl SpaceInfo {
     /// What data of new files may take on all targets together, bytes. A file that is not striped has no
     /// more than its target has.
     pub fn available_bytes(&self) -> u64 {
-        let stats = self.targets.iter().filter_map(|target| target.stat);
-        stats.map(|stat| stat.available_bytes()).sum()
+        self.stats_for_new_files().map(|stat| stat.available_bytes()).sum()
     }
 
     /// The same of files with copies; each copy takes its part of it.
     pub fn available_with_copies(&self) -> u64 {
-        let stats = self.targets.iter().filter_map(|target| target.stat);
-        stats.map(|stat| stat.available_with_copies()).sum()
+        self.stats_for_new_files().map(|stat| stat.available_with_copies()).sum()
+    }
+
+    /// What is free on others is of no use to them.
+    fn stats_for_new_files(&self) -> impl Iterator<Item = PoolShardStat> {
+        self.targets.iter().filter(|target| target.takes_objects).filter_map(|target| target.stat)
     }
 }
 
@@ -383,7 +388,13 @@ impl Pool {
         let stats = self.ask_all(&Request::PoolShardStat { pool: self.0.state.id }).await?;
         let state =
             |target: TargetId| map.target(target).map_or(TargetState::DownOut, |of| of.state);
-        let space = |(target, stat)| TargetSpace { target, state: state(target), stat };
+        let hints = self.0.state.hints();
+        let space = |(target, stat)| TargetSpace {
+            target,
+            state: state(target),
+            takes_objects: hints.takes(target),
+            stat,
+        };
         let targets: Vec<TargetSpace> = stats.into_iter().map(space).collect();
         let mut total = PoolShardStat::default();
         for stat in targets.iter().filter_map(|target| target.stat) {
@@ -411,8 +422,7 @@ impl Pool {
             if let Some(Ok(space)) =
                 client.env().timeout(ROOM_TIME_MAX, Box::pin(self.query())).await
             {
-                let hints = state.hints();
-                let takes = |target: &&TargetSpace| hints.takes(target.target);
+                let takes = |target: &&TargetSpace| target.takes_objects;
                 let rooms = space.targets.iter().filter(takes).filter_map(|target| {
                     let (stat, target) = (target.stat?, target.target);
                     let (is_short, share) = (stat.is_short(), stat.free_share());

@@ -1,4 +1,4 @@
-//! Checksums over stored data, by well-kept libraries: CRC-32C and CRC-64/NVME (`crc-fast`), XXH3
+//! Checksums over stored data, by well-kept libraries: CRC-32C (`crc-fast` or `crc32c`) and CRC-64/NVME (`crc-fast`), XXH3
 //! (`twox-hash`), SHA-256 (`sha2`).
 //!
 //! Pure functions over memory. Knows nothing of messages, blocks or devices; how data is cut in
@@ -9,10 +9,13 @@
 //! SHA-256 finds what somebody forged.
 
 mod chunks;
+mod crc32c;
 mod joined;
+mod xor;
 
 pub use chunks::{Checking, Fault, check, value_sums};
 pub use joined::JoinedSum;
+pub use xor::xor_sums;
 
 use sha2::Digest;
 use types::CsumKind;
@@ -27,8 +30,7 @@ pub fn sum(kind: CsumKind, data: &[u8], out: &mut [u8]) {
     match kind {
         CsumKind::Off => out.copy_from_slice(&[]),
         CsumKind::Crc32c => {
-            let sum = checksum(CrcAlgorithm::Crc32Iscsi, data) as u32;
-            out.copy_from_slice(&sum.to_le_bytes());
+            out.copy_from_slice(&crc32c::crc32c(data).to_le_bytes());
         }
         CsumKind::Crc64 => {
             out.copy_from_slice(&checksum(CrcAlgorithm::Crc64Nvme, data).to_le_bytes());

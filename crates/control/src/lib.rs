@@ -24,6 +24,7 @@ pub mod fuzz;
 mod image;
 mod keys;
 mod moved;
+mod older;
 mod records;
 mod recover;
 mod service;
@@ -37,6 +38,7 @@ pub use embedded::EmbeddedCatalog;
 pub use etcd::{Candidate, ElectionNews, EtcdAccess, EtcdCatalog, EtcdConfig};
 pub use image::{CatalogImage, Standing};
 pub use moved::{CatalogCounts, Named, make_catalog, move_catalog};
+pub use older::check_not_older;
 pub use records::{
     AdmissionDf, BalanceDf, CacheDf, ContDf, ContPropsDf, EngineDf, MemberDf, OidsDf, OutDf,
     PassedDf, PlacementDf, PoolDf, RollbackDf, RollbackStageDf, ScrubDf, SnapDf, SnapsDf, StageDf,

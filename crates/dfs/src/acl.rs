@@ -22,7 +22,7 @@ pub const ACCESS: &[u8] = b"system.posix_acl_access";
 pub const DEFAULT: &[u8] = b"system.posix_acl_default";
 
 /// True for the names of ACLs.
-pub(crate) fn is_acl(name: &[u8]) -> bool {
+pub fn is_acl(name: &[u8]) -> bool {
     name == ACCESS || name == DEFAULT
 }
 

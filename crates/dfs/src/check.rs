@@ -562,19 +562,23 @@ impl Checker<'_> {
         let raw = inode.encode(if inode.hard { b"" } else { target });
         let (count, parent) =
             (Inode { hard: false, nlink: 1, ..inode }.encode(target), home.oid().to_bytes());
-        let mut batch = shared.cont.batch();
-        batch.op(insert(home.oid(), name.as_bytes(), &raw));
-        if inode.hard {
-            let iods = vec![inline(INODE, &count)];
-            batch.op(Op::Update { unit: oid.first_unit(), dkey: RECORD, cond: Cond::NONE, iods });
-        }
-        if is_dir(oid) {
-            for unit in shared.cont.units_in_use(oid).await? {
-                let (cond, iods) = (Cond::NONE, vec![inline(PARENT, &parent)]);
-                batch.op_of_unit(Op::Update { unit, dkey: MARKER, cond, iods });
+        // The one before may still be on its way in the same directory.
+        retry(shared, async || {
+            let mut batch = shared.cont.batch();
+            batch.op(insert(home.oid(), name.as_bytes(), &raw));
+            if inode.hard {
+                let (unit, iods) = (oid.first_unit(), vec![inline(INODE, &count)]);
+                batch.op(Op::Update { unit, dkey: RECORD, cond: Cond::NONE, iods });
             }
-        }
-        batch.run().await.map(|_| ())
+            if is_dir(oid) {
+                for unit in shared.cont.units_in_use(oid).await? {
+                    let (cond, iods) = (Cond::NONE, vec![inline(PARENT, &parent)]);
+                    batch.op_of_unit(Op::Update { unit, dkey: MARKER, cond, iods });
+                }
+            }
+            batch.run().await.map(|_| ())
+        })
+        .await
     }
 }
 

@@ -18,7 +18,7 @@ use crate::create::insert;
 use crate::entry::{Found, Place};
 use crate::flags::{Access, RenameFlags};
 use crate::fs::{Dfs, inline};
-use crate::inode::{Inode, S_ISVTX};
+use crate::inode::{Inode, S_ISVTX, epoch_ns};
 use crate::layout::{INODE, MARKER, PARENT, RECORD};
 use crate::node::{Location, Obj};
 use crate::remove::{drop_name, less_one_name, punch_dir};
@@ -87,7 +87,8 @@ impl Dfs {
         self.check_access(&new_dir, want)?;
         let from = Side { dir: parent.oid(), dir_inode: &dir, name };
         let to = Side { dir: new_parent.oid(), dir_inode: &new_dir, name: new_name };
-        retry(&self.shared, async || {
+        let mut kept = Vec::new();
+        let renamed = retry(&self.shared, async || {
             let entry = |side: Side<'_>| {
                 let shared = self.shared.clone();
                 let (dir, name) = (side.dir, Key::new(side.name));
@@ -109,15 +110,50 @@ impl Dfs {
             if flags.has(RenameFlags::EXCHANGE) {
                 let other = replaced.ok_or_else(|| Error::bare(Code::NonExist))?;
                 swapped = Some(other.0.inode.oid).filter(|_| !same);
-                self.exchange(from, moved, to, other).await?;
+                let at = self.exchange(from, moved, to, other).await?;
+                kept = at.into_iter().flat_map(|at| [(parent, at), (new_parent, at)]).collect();
+                kept.truncate(if from.dir == to.dir { 1 } else { 2 });
             } else {
                 let other = replaced.as_ref().filter(|_| !same);
                 gone = other.map(|(found, _)| Removed::from_inode(&found.inode));
-                self.replace(from, moved, to, replaced).await?;
+                let at = self.replace(from, moved, to, replaced).await?;
+                let is_kept = gone.is_some() && from.dir != to.dir;
+                kept = at.filter(|_| is_kept).map(|at| (new_parent, at)).into_iter().collect();
             }
             Ok(Renamed { moved: told, replaced: gone, swapped, only_files })
         })
-        .await
+        .await?;
+        for (dir, at) in kept {
+            Box::pin(self.touch_names(dir, at)).await;
+        }
+        Ok(renamed)
+    }
+
+    /// Sets the times of a directory of which a name leads to something else since `at`: they are those of the last change of the set of its names, and that is
+    /// the same. Whoever changes its inode at this moment sets a time that does as well.
+    async fn touch_names(&self, dir: &Obj, at: Epoch) {
+        let shared = &self.shared;
+        let touch = async || {
+            let Some((location, found)) = shared.fetch_node(&dir.node).await? else {
+                return Ok(());
+            };
+            let at_ns = epoch_ns(at);
+            let times = (at_ns, at.max(found.inode.mtime_epoch), found.inode.ctime_ns.max(at_ns));
+            let (mtime_ns, mtime_epoch, ctime_ns) = times;
+            let inode = Inode { mtime_ns, mtime_epoch, ctime_ns, ..found.inode };
+            let raw = inode.encode(&found.target);
+            let place = shared.place_of(location.parent, &location.name, &found.inode);
+            let mut batch = shared.cont.batch();
+            let (unit, iods) = (place.oid.first_unit(), vec![inline(INODE, &raw)]);
+            let of = ReadScope::Akey(place.dkey, INODE);
+            batch.check(ReadCheck { unit, of, seen: found.epoch });
+            batch.op(Op::Update { unit, dkey: place.dkey, cond: Cond::NONE, iods });
+            batch.run().await?;
+            dir.node.set_inode(inode);
+            Ok::<_, Error>(())
+        };
+        // The rename is done, whatever becomes of this.
+        let _ = touch().await;
     }
 
     /// Makes sure that two names lead to one file at a time: one that was looked at under one name, and renamed to the other before that was looked at, has one name only.
@@ -144,16 +180,17 @@ impl Dfs {
         }
     }
 
+    /// Answers with when it was done, if there was anything to do.
     async fn replace(
         &self,
         from: Side<'_>,
         (moved, akeys): Entry,
         to: Side<'_>,
         replaced: Option<Entry>,
-    ) -> Result<()> {
+    ) -> Result<Option<Epoch>> {
         let (replaced, mut stale) = replaced.map_or((None, Vec::new()), |(r, s)| (Some(r), s));
         if replaced.as_ref().is_some_and(|found| found.inode.oid == moved.inode.oid) {
-            return Ok(());
+            return Ok(None);
         }
         self.check_moves(from, &moved, to)?;
         if let Some(found) = &replaced {
@@ -199,7 +236,7 @@ impl Dfs {
         if let Some(found) = &replaced {
             dispose(&mut batch, found, fewer.as_deref().unwrap_or_default(), &freed);
         }
-        batch.run().await?;
+        let epoch = batch.run().await?.epoch;
         if let Some(found) = &replaced {
             shared.note_unlinked(&found.inode, to.dir, to.name);
             if found.inode.hard
@@ -210,18 +247,19 @@ impl Dfs {
             }
         }
         self.note_moved(from, &moved, to);
-        Ok(())
+        Ok(Some(epoch))
     }
 
+    /// As [`Dfs::replace`].
     async fn exchange(
         &self,
         from: Side<'_>,
         (moved, akeys): Entry,
         to: Side<'_>,
         (other, other_akeys): Entry,
-    ) -> Result<()> {
+    ) -> Result<Option<Epoch>> {
         if moved.inode.oid == other.inode.oid {
-            return Ok(());
+            return Ok(None);
         }
         self.check_moves(from, &moved, to)?;
         self.check_moves(to, &other, from)?;
@@ -257,10 +295,10 @@ impl Dfs {
         set_parent(&mut batch, to, &other, from, &from_raw);
         put_record(&mut batch, &moved, record.as_deref());
         put_record(&mut batch, &other, other_record.as_deref());
-        batch.run().await?;
+        let epoch = batch.run().await?.epoch;
         self.note_moved(from, &moved, to);
         self.note_moved(to, &other, from);
-        Ok(())
+        Ok(Some(epoch))
     }
 
     /// Permission to take something out of `from` and put it into `to`.

@@ -543,6 +543,7 @@ impl Target {
     ) -> Result<bool> {
         let Some(group) = self.group_of_batch(ctx, batch, summary)? else { return Ok(false) };
         if let Some(member) = self.short_member(ctx, &group) {
+            ctx.condition.note_refusal_for(member);
             let text = format!("target {member}, which keeps a copy, is nearly full");
             return Err(Error::new(Code::NoSpace, text));
         }

@@ -8,9 +8,9 @@
 use crate::config::EngineConfig;
 use crate::control_host::{ControlHost, Orders, service_on};
 use crate::given::Giver;
-use crate::office::Seat;
+use crate::office::{Role, Seat};
 use crate::summed_line;
-use control::{CatalogCopy, EmbeddedCatalog, Service, SessionId};
+use control::{Catalog, CatalogCopy, EmbeddedCatalog, Service, SessionId};
 use env::{Env, Signal};
 use futures_util::future::join_all;
 use std::cell::Cell;
@@ -83,6 +83,11 @@ impl Copy {
         })
     }
 
+    /// `Inval` when the catalog is older than it.
+    pub async fn is_not_newer_than(&self, catalog: &dyn Catalog) -> Result<()> {
+        control::check_not_older(catalog, &self.kept).await
+    }
+
     fn note_renewed(&self) {
         self.renewals.set(self.renewals.get() + 1);
         self.renewed.notify();
@@ -149,6 +154,7 @@ fn is_answered(request: &ControlRequest) -> bool {
 impl ControlHost {
     /// Keeps the copy up to date.
     pub(crate) async fn keep_copy(self: Rc<Self>) {
+        self.env.spawn(self.clone().watch_for_silence());
         loop {
             if let Err(error) = self.renew_copy().await {
                 tracing::debug!("renewing the copy of the catalog: {error}");
@@ -191,6 +197,29 @@ impl ControlHost {
                 self.copy.note_renewed();
                 return Ok(());
             }
+        }
+    }
+
+    async fn watch_for_silence(self: Rc<Self>) {
+        loop {
+            self.look_for_silence();
+            // timer: nobody tells that there is no answer.
+            self.env.sleep(COPY_PAUSE).await;
+        }
+    }
+
+    /// An etcd whose members all stand still refuses nobody: who holds the control service knows by its lease, which is not kept then, that it is away.
+    fn look_for_silence(&self) {
+        let Role::Holder(service) = self.role() else { return };
+        if !self.standing.is_elected() {
+            return;
+        }
+        match service.holds_catalog() {
+            true => self.note_back(),
+            false => self.note_away(Error::new(
+                Code::Unreach,
+                "etcd has not kept the lease of the control service in time: it does not answer",
+            )),
         }
     }
 

@@ -5,7 +5,7 @@ use env::Env;
 use std::cell::Cell;
 use std::rc::Weak;
 use std::time::Duration;
-use types::PoolId;
+use types::{PoolId, TargetId};
 use wire::event::{EventCode, Happened};
 
 /// Between two looks.
@@ -17,6 +17,9 @@ const NEAR_SHARE: u64 = 65_536 * 15 / 100;
 const ROOM_SHARE: u64 = 65_536 * 18 / 100;
 /// One that was full is not, once this much is free.
 const FULL_SHARE: u64 = 65_536 / 20;
+
+/// A member that had no room is told of again when nothing was refused for that in so many looks.
+const QUIET_LOOKS: u32 = 30;
 
 /// How much room a pool's part has.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
@@ -50,12 +53,33 @@ pub(crate) struct Condition {
     log_failed: Cell<bool>,
     /// Something was refused for want of room since the last look.
     was_refused: Cell<bool>,
+    /// The same for want of room at another target, which is to keep a copy, ...
+    refused_for: Cell<Option<TargetId>>,
+    /// ... and for which one that was told, and how many looks ago it was so last.
+    told_for: Cell<Option<(TargetId, u32)>>,
 }
 
 impl Condition {
     /// Something is refused for want of room.
     pub fn note_refusal(&self) {
         self.was_refused.set(true);
+    }
+
+    /// Something is refused because another target, which is to keep a copy, has no room for it.
+    pub fn note_refusal_for(&self, member: TargetId) {
+        self.refused_for.set(Some(member));
+    }
+
+    /// The target for which something was refused since the last look, if that is news.
+    fn news_of_member(&self) -> Option<TargetId> {
+        let (now, told) = (self.refused_for.take(), self.told_for.get());
+        let is_told = |member| told.is_some_and(|(of, _)| of == member);
+        self.told_for.set(match (now, told) {
+            (Some(member), _) => Some((member, 0)),
+            (None, Some((member, looks))) if looks < QUIET_LOOKS => Some((member, looks + 1)),
+            (None, _) => None,
+        });
+        now.filter(|member| !is_told(*member))
     }
 }
 
@@ -96,6 +120,10 @@ impl Target {
                 tell(EventCode::PoolRoom, format!("{free} % of the fuller tier are free again"));
             }
         }
+        if let Some(member) = condition.news_of_member() {
+            let what = format!("target {member}, which is to keep copies, has no room for them");
+            tell(EventCode::PoolFull, what);
+        }
         let failed = ctx.shard.log_stat().is_some_and(|log| log.failed);
         if failed && !condition.log_failed.replace(failed) {
             tell(EventCode::LogFailed, "a write of the log has failed".into());
@@ -106,6 +134,32 @@ impl Target {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Writers of a pool with copies were told that there is no room, and no event said so.
+    #[test]
+    fn a_member_without_room_is_told_of_once() {
+        let (one, other) = (TargetId(1), TargetId(2));
+        let condition = Condition::default();
+        assert_eq!(condition.news_of_member(), None);
+        for _ in 0..3 {
+            condition.note_refusal_for(one);
+            assert_eq!(condition.news_of_member(), Some(one));
+            condition.note_refusal_for(one);
+            assert_eq!(condition.news_of_member(), None);
+            for _ in 0..QUIET_LOOKS {
+                assert_eq!(condition.news_of_member(), None);
+            }
+            condition.note_refusal_for(one);
+            assert_eq!(condition.news_of_member(), None);
+            for _ in 0..=QUIET_LOOKS {
+                assert_eq!(condition.news_of_member(), None);
+            }
+        }
+        condition.note_refusal_for(one);
+        assert_eq!(condition.news_of_member(), Some(one));
+        condition.note_refusal_for(other);
+        assert_eq!(condition.news_of_member(), Some(other));
+    }
 
     #[test]
     fn one_that_is_full_has_room_again_only_with_some_to_spare() {

@@ -158,7 +158,8 @@ impl ControlHost {
                     // asks is told.
                     let look = async || {
                         control::check_open(&catalog).await?;
-                        control::check_system(&catalog, self.home.system()).await
+                        control::check_system(&catalog, self.home.system()).await?;
+                        self.copy.is_not_newer_than(&catalog).await
                     };
                     let mut looked = look().await;
                     while looked.as_ref().is_err_and(is_passing) {
@@ -221,14 +222,14 @@ impl ControlHost {
     }
 
     /// The catalog cannot be looked at.
-    fn note_away(&self, error: Error) {
+    pub(crate) fn note_away(&self, error: Error) {
         let what = format!("catalog: {error}");
         if self.standing.note_away(error) {
             self.events.note(Happened::new(EventCode::CatalogAway, what));
         }
     }
 
-    fn note_back(&self) {
+    pub(crate) fn note_back(&self) {
         if self.standing.note_back() {
             let what = "the catalog can be reached again";
             self.events.note(Happened::new(EventCode::CatalogBack, what));
@@ -370,6 +371,12 @@ impl ControlHost {
     ) -> Step {
         match self.role() {
             Role::Holder(service) => {
+                // One that is silent is like one that is away: nobody waits for it where the copy tells.
+                if let Some(silent) = self.standing.away().filter(|_| self.standing.is_elected())
+                    && let Some(body) = self.answer_from_copy(session, seat, request, &silent).await
+                {
+                    return Step::Answer(body);
+                }
                 let reply = self.handle(&service, session, request.clone()).await;
                 match reply {
                     Err(error) if !self.holds(&service) => match request.is_repeatable() {

@@ -66,6 +66,11 @@ impl Standing {
         true
     }
 
+    /// True where engines elect who holds the control service: the catalog is elsewhere, and may be silent.
+    pub fn is_elected(&self) -> bool {
+        self.candidate.borrow().is_some()
+    }
+
     pub fn has_given_up(&self) -> bool {
         self.has_given_up.get()
     }

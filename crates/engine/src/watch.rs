@@ -55,6 +55,8 @@ struct Watch {
     gone: HashSet<Rank>,
     /// Too few were heard when one was to be called down, and that has been said.
     is_deaf: bool,
+    /// Engines that give no answer, which could not be noted, and that has been said.
+    cannot_note: HashSet<Rank>,
 }
 
 /// One that has given no answer for so long that it is down.
@@ -454,7 +456,17 @@ impl ControlHost {
         let cause = if is_refused { ", nobody listens there" } else { "" };
         let why = format!("no answer for {} s{cause}", silent.as_secs());
         if let Err(error) = service.engine_is_silent(rank, &why, self.fails_over, &orders).await {
-            tracing::warn!("engine {rank} gives no answer, and that cannot be noted: {error}");
+            let what = format!("engine {rank} gives no answer, and that cannot be noted: {error}");
+            tracing::warn!("{what}");
+            // Nobody stands in for it as long as that is so, and nothing else tells: the catalog may answer, and take no changes.
+            if watch.cannot_note.insert(rank) {
+                self.events.note(Happened::new(EventCode::CatalogAway, what));
+            }
+            return;
+        }
+        if !std::mem::take(&mut watch.cannot_note).is_empty() {
+            let what = "engines that give no answer are noted again";
+            self.events.note(Happened::new(EventCode::CatalogBack, what));
         }
     }
 }

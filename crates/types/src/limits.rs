@@ -29,8 +29,8 @@ pub const SHARD_BYTES_MIN: u64 = 16 << 20;
 
 use crate::{Code, Error, Result};
 
-/// Checks a pool or container label: 1 to 127 of letters, digits, `_ - . :`, not shaped like
-/// a UUID (so that a name always means one thing).
+/// Checks a label of a pool, a container or a snapshot: 1 to 127 of letters, digits, `_ - . :`, not shaped like
+/// a UUID (so that a name always means one thing), and not `.` or `..` (it is a part of paths, too).
 pub fn check_label(label: &str) -> Result<()> {
     let allowed = |b: u8| b.is_ascii_alphanumeric() || b"_-.:".contains(&b);
     if label.is_empty() || label.len() > LABEL_BYTES_MAX {
@@ -42,6 +42,9 @@ pub fn check_label(label: &str) -> Result<()> {
         return Err(Error::inval(format!(
             "label '{label}' may hold letters, digits, '_', '-', '.' and ':' only"
         )));
+    }
+    if label == "." || label == ".." {
+        return Err(Error::inval(format!("'{label}' is no label: in paths it means a directory")));
     }
     if uuid::Uuid::try_parse(label).is_ok() {
         return Err(Error::inval(format!("label '{label}' looks like a UUID; choose another")));
@@ -74,6 +77,8 @@ mod tests {
         assert!(check_label(&"a".repeat(128)).is_err());
         assert!(check_label("").is_err());
         assert!(check_label("a/b").is_err());
+        assert!(check_label(".").is_err() && check_label("..").is_err());
+        assert!(check_label("...").is_ok() && check_label(".a").is_ok());
         assert!(check_label("67e55044-10b1-426f-9247-bb680e5fe0c8").is_err());
         assert!(check_name(&[b'x'; 255]).is_ok());
         assert_eq!(check_name(&[b'x'; 256]).unwrap_err().code, Code::NameTooLong);

@@ -302,6 +302,8 @@ main(int argc, char **argv)
 	fork_and_go_on(1);
 	closed = coh;
 	CHECK_EQ(daos_cont_destroy(poh, argv[2], 0, NULL), -DER_BUSY);
+	CHECK_EQ(daos_pool_disconnect(poh, NULL), -DER_BUSY);
+	CHECK_EQ(daos_cont_query(coh, &info[0], NULL, NULL), 0);
 	CHECK_EQ(daos_cont_close(coh, NULL), 0);
 	CHECK_EQ(daos_cont_close(closed, NULL), -DER_NO_HDL);
 	CHECK_EQ(daos_cont_query(closed, &info[0], NULL, NULL), -DER_NO_HDL);

@@ -56,6 +56,8 @@ pub struct ContReport {
 impl HealthReport {
     pub fn of(pool: &PoolInfo, health: &PoolHealth, waits: &PageWaits) -> HealthReport {
         let (state, exit) = match health.state {
+            // Of engines that were started since nobody knows what they miss, and the next one that dies stays in the way.
+            HealthState::Healthy | HealthState::Degraded if !health.is_led => ("at risk", 1),
             HealthState::Healthy => ("healthy", 0),
             HealthState::Degraded => ("degraded", 1),
             HealthState::AtRisk => ("at risk", 1),
@@ -127,6 +129,10 @@ pub fn run(session: &Session, pool: Option<&str>) -> Outcome {
     }
 }
 
+/// While no engine leads.
+const NOT_LED: &str = "no engine leads: the catalog is away; nobody acts on losses, and what engines lead that were started since waits, until \
+    the engine that holds it, or etcd, is back ('azekura system query')";
+
 /// The state, what is missing, what that means, what to do.
 fn summary(pool: &PoolInfo, health: &PoolHealth, waits: &PageWaits) -> String {
     let (label, targets) = (&pool.label, pool.map.targets.len() - health.drained_count);
@@ -137,27 +143,29 @@ fn summary(pool: &PoolInfo, health: &PoolHealth, waits: &PageWaits) -> String {
     };
     let moves = match health.is_led {
         true => moves,
-        false => format!(
-            "{moves}; no engine leads: the catalog is away, and nobody acts on losses until the engine that holds it is back ('azekura system query')"
-        ),
+        false => format!("{moves}; {NOT_LED}"),
     };
     if missing == 0 {
         let drained = match health.drained_count {
             0 => String::new(),
             count => format!("; {} more, drained and away, had nothing any more", count),
         };
+        let (word, known) =
+            if health.is_led { ("HEALTHY", "") } else { ("AT RISK", " as far as is known") };
         return match targets {
-            1 => format!("HEALTHY: its target is up{drained}{moves}"),
-            _ => format!("HEALTHY: all {targets} targets are up{drained}{moves}"),
+            1 => format!("{word}: its target is up{known}{drained}{moves}"),
+            _ => format!("{word}: all {targets} targets are up{known}{drained}{moves}"),
         };
     }
     if health.state == HealthState::Healthy {
         let verb = if missing == 1 { "is" } else { "are" };
+        let word = if health.is_led { "HEALTHY" } else { "AT RISK" };
         return format!(
-            "HEALTHY: all objects have all copies; {missing} of {targets} targets {verb} away{moves}"
+            "{word}: all objects have all copies; {missing} of {targets} targets {verb} away{moves}"
         );
     }
     let word = match health.state {
+        HealthState::Healthy | HealthState::Degraded if !health.is_led => "AT RISK",
         HealthState::Healthy | HealthState::Degraded => "DEGRADED",
         HealthState::AtRisk => "AT RISK",
         HealthState::Unavailable => "DATA UNAVAILABLE",

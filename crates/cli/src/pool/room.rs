@@ -182,6 +182,7 @@ mod tests {
             ..PoolShardStat::default()
         };
         let target = |(id, used)| TargetSpace {
+            takes_objects: true,
             target: TargetId(id),
             state: TargetState::Up,
             stat: Some(stat(used)),

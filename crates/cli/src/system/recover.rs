@@ -100,8 +100,8 @@ pub fn run(session: &Session, args: &RecoverArgs) -> Outcome {
             )),
             Err(error) => {
                 let text = format!(
-                    "engine {} is to say what became of targets just before the loss: start it, or go on \
-                     with --force",
+                    "engine {} is to say what became of targets just before the loss: see that it can be reached if it runs; if it does not (without \
+                     a catalog it does not start), go on with --force",
                     other.rank
                 );
                 return Err(error.context(text).into());

@@ -159,6 +159,49 @@ fn etcd_is_away_and_work_goes_on() {
     }
 }
 
+/// An etcd that takes connections and answers nothing was waited for by whatever only looks, for a minute and longer, and after two minutes files could not
+/// be made.
+#[test]
+fn an_etcd_that_stands_still_is_one_that_is_away() {
+    let Some(etcd) = EtcdServer::start() else { return };
+    let trio = Trio::start(&etcd);
+    trio.make(|| trio.command(&["pool", "create", "tank", "--size", "384MiB"]));
+    trio.make(|| trio.command(&["cont", "create", "tank", "home", "--rd-fac", "1"]));
+    (0..ENGINES).for_each(|at| wait_for_copy(&trio, at, "home"));
+    work(&trio, 0);
+    etcd.signal("STOP");
+    // An engine that held the service until now notices within some seconds, the others when they are told.
+    let until = Instant::now() + Duration::from_secs(60);
+    let health = || {
+        let output = trio.output(&["--timeout", "30", "pool", "health", "tank"]);
+        (output.status.code(), all_text(&output))
+    };
+    loop {
+        let (code, text) = health();
+        if code == Some(1) && text.contains("AT RISK") && text.contains("no engine leads") {
+            break;
+        }
+        assert!(Instant::now() < until, "{code:?}: {text}");
+    }
+    for round in 1..3 {
+        let file = trio.scratch.path().join("file");
+        fs::write(&file, text(round)).unwrap();
+        run(trio.command(&["--timeout", "30", "fs", "put", file.to_str().unwrap(), &url(round)]));
+        run(trio.command(&["--timeout", "30", "cont", "query", "tank", "home"]));
+    }
+    let told = run(trio.command(&["system", "events", "--code", "catalog-away"]));
+    assert!(told.contains("catalog-away"), "{told}");
+    etcd.signal("CONT");
+    trio.make(|| trio.command(&["cont", "create", "tank", "more"]));
+    let until = Instant::now() + Duration::from_secs(60);
+    while health().0 != Some(0) {
+        assert!(Instant::now() < until, "{:?}", health());
+    }
+    for round in 0..3 {
+        assert_eq!(run(trio.command(&["fs", "cat", &url(round)])), text(round));
+    }
+}
+
 /// A mounted directory, unmounted at the end, whatever happens.
 struct Mounted<'a>(&'a str);
 

@@ -135,6 +135,11 @@ impl Service {
         self.store.generation()
     }
 
+    /// False when another may hold the catalog by now, for it did not say in time that this one still does.
+    pub fn holds_catalog(&self) -> bool {
+        self.store.is_held()
+    }
+
     /// How often the catalog was asked, since this service began.
     pub fn catalog_call_count(&self) -> u64 {
         self.store.call_count()

@@ -77,8 +77,9 @@ fn said(state: TargetState, reason: Option<DownReason>) -> Option<(EventCode, &'
         // It serves as it did; what becomes of it is told when it is through.
         (TargetState::Drain | TargetState::New, _) => None,
         (_, Some(DownReason::Behind)) => Some((EventCode::TargetBehind, "behind, and catching up")),
+        // The engine may be there, and refuse for this target.
         (_, Some(DownReason::Silent)) => {
-            Some((EventCode::TargetDown, "down: the engine gives no answer"))
+            Some((EventCode::TargetDown, "down: no answer from there"))
         }
         (_, Some(DownReason::Stopped)) => {
             Some((EventCode::TargetDown, "down: the engine has stopped"))

@@ -1,11 +1,11 @@
 //! Catalogs that move, and catalogs that are made anew from copies.
 
 use crate::etcd_server::EtcdServer;
-use crate::fake::System;
+use crate::fake::{System, catalog_of};
 use control::{
     Catalog, CatalogImage, Change, ClosedDf, Compare, EmbeddedCatalog, EtcdAccess, EtcdCatalog,
-    EtcdConfig, Named, PoolDf, StageDf, SystemDf, Versioned, check_open, make_catalog,
-    move_catalog, newest, recover,
+    EtcdConfig, Named, PoolDf, StageDf, SystemDf, Versioned, check_not_older, check_open,
+    make_catalog, move_catalog, newest, recover,
 };
 use futures_executor::block_on;
 use futures_util::future::{FutureExt, LocalBoxFuture};
@@ -354,4 +354,50 @@ fn an_image_tells_what_a_system_has_with_an_engine() {
     assert_eq!((standing.pools, standing.others.len()), (vec!["tank".to_string()], 1));
     assert!(standing.targets.iter().all(|target| *target > TargetId(0)));
     assert_eq!(read.standing(Uuid::from_u128(77)).unwrap(), None);
+}
+
+/// One that was restored from a backup is told from the engines' copies, whatever has changed since.
+#[test]
+fn a_catalog_older_than_a_copy_of_it_is_refused() {
+    let system = System::new(3);
+    system.pool("tank");
+    let steps: [(&str, &dyn Fn()); 4] = [
+        ("the next container of pool 'tank'", &|| drop(system.cont("tank", "home"))),
+        ("the next pool", &|| drop(system.pool("scratch"))),
+        ("the last change of an engine", &|| drop(system.join(3).unwrap())),
+        ("the last change of an engine", &|| {
+            let why = "gone".to_string();
+            drop(system.run(R::SystemExclude { rank: Rank(2), why }).unwrap());
+        }),
+    ];
+    let check = |here: &CatalogImage, copy: &CatalogImage| {
+        block_on(check_not_older(&catalog_of(here), &catalog_of(copy)))
+    };
+    for (what, step) in steps {
+        let before = system.image();
+        step();
+        let now = system.image();
+        check(&now, &before).unwrap();
+        check(&now, &now).unwrap();
+        let refused = check(&before, &now).unwrap_err();
+        assert_eq!(refused.code, Code::Inval);
+        assert!(
+            refused.text.contains(what) && refused.text.contains("system recover"),
+            "{refused}"
+        );
+        // Nobody knows anything of it yet, or knows another one.
+        check(&before, &CatalogImage::default()).unwrap();
+        check(&CatalogImage::default(), &now).unwrap();
+        let mut stranger = now.clone();
+        let other = serde_json::to_vec(&SystemDf::new(Uuid::from_u128(99))).unwrap();
+        stranger.entries.insert("system".into(), other);
+        check(&before, &stranger).unwrap();
+    }
+    // A pool that was removed makes nothing older.
+    let before = system.image();
+    system.run(crate::fake::destroy_pool("scratch", true)).unwrap();
+    check(&system.image(), &before).unwrap();
+    // Nor does one that is made anew from an older copy.
+    let made = recover(&before, &[], &[]).unwrap();
+    check(&CatalogImage { entries: made.entries }, &system.image()).unwrap();
 }

@@ -178,6 +178,14 @@ impl EtcdServer {
         true
     }
 
+    /// Sends the process a signal, by its name without `SIG`.
+    #[allow(dead_code)] // not every test file needs it
+    pub fn signal(&self, name: &str) {
+        let pid = self.child.lock().unwrap().as_ref().map(|child| child.id().to_string());
+        let pid = pid.expect("it runs");
+        assert!(Command::new("kill").args([&format!("-{name}"), &pid]).status().unwrap().success());
+    }
+
     /// Ends the process as a crash does.
     pub fn kill(&self) {
         if let Some(mut child) = self.child.lock().unwrap().take() {

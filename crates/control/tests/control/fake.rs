@@ -1,7 +1,10 @@
 //! Stand-ins for what the service works with: targets that remember their orders, and a catalog
 //! that lets other requests in between and breaks when told to.
 
-use control::{Catalog, Change, Compare, EmbeddedCatalog, Service, SessionId, Targets, Versioned};
+use control::{
+    Catalog, CatalogImage, Change, Compare, EmbeddedCatalog, Service, SessionId, Targets, Versioned,
+};
+use futures_executor::block_on;
 use futures_util::future::LocalBoxFuture;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -395,6 +398,18 @@ impl Catalog for FakeCatalog {
     }
 }
 
+/// What the clock on the wall shows, seconds since 1970.
+pub const WALL_S: u64 = 1_700_000_000;
+
+/// A catalog that holds what an image has.
+pub fn catalog_of(image: &CatalogImage) -> EmbeddedCatalog {
+    let catalog = EmbeddedCatalog::in_memory().unwrap();
+    let put = |(key, bytes): (&String, &Vec<u8>)| Change::Put(key.clone(), bytes.clone());
+    let changes: Vec<Change> = image.entries.iter().map(put).collect();
+    assert!(block_on(catalog.commit(&[], &changes)).unwrap());
+    catalog
+}
+
 /// A system: a service, its catalog, its targets.
 pub struct System {
     pub catalog: Rc<EmbeddedCatalog>,
@@ -438,8 +453,14 @@ impl System {
         };
         let next = words.clone();
         let random = Rc::new(move || hash::mix(next.replace(next.get() + 1)));
-        let service = Service::new(Box::new(slow), Rc::new(|| 1_700_000_000_000_000_000), random);
+        let service = Service::new(Box::new(slow), Rc::new(|| WALL_S * 1_000_000_000), random);
         System { catalog, service, targets, commits_left, words }
+    }
+
+    /// All that the catalog holds.
+    pub fn image(&self) -> CatalogImage {
+        let all = block_on(self.catalog.list("")).unwrap();
+        CatalogImage { entries: all.into_iter().map(|(key, held)| (key, held.bytes)).collect() }
     }
 
     /// The service starts again over the same catalog and targets, in good health.

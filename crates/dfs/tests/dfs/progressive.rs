@@ -209,26 +209,32 @@ fn marks_without_data_do_no_harm_and_data_without_mark_are_found() {
         assert_eq!(units_of_files(&fs).await, []);
 
         let file = make(&fs, &root, b"lost").await;
-        let body = data(40_000);
+        let mut body = data(40_000);
         fs.write(&file, 0, &body).await.unwrap();
         let mut batch = fs.container().batch();
         let (unit, dkey, cond) = (file.oid().first_unit(), &ARRAY_RECORD, Cond::NONE);
         let akeys = vec![BEYOND.into()];
         batch.op_of_unit(Op::PunchAkeys { unit, dkey, cond, akeys });
         batch.run().await.unwrap();
-        drop(file);
         let other = world.mount_from("other", Credentials::root()).await;
         let root = other.root().await.unwrap();
-        assert!(other.stat(&root, b"lost").await.unwrap().size < 40_000);
+        if other.stat(&root, b"lost").await.unwrap().size == 40_000 {
+            // The last chunk has come to lie in the file's home, as one of several does: one more.
+            body.extend(data(8_000));
+            fs.write(&file, 40_000, &body[40_000..]).await.unwrap();
+        }
+        let bytes = body.len() as u64;
+        drop(file);
+        assert!(other.stat(&root, b"lost").await.unwrap().size < bytes);
         let found = other.check(Mend::Nothing).await.unwrap().findings;
         assert_eq!(found.len(), 1);
         assert_eq!((&found[0].problem, &found[0].path[..]), (&Problem::Hidden, &b"/lost"[..]));
         assert!(other.check(Mend::Remove).await.unwrap().is_clean());
         assert_whole(&other).await;
-        assert_eq!(other.stat(&root, b"lost").await.unwrap().size, 40_000);
+        assert_eq!(other.stat(&root, b"lost").await.unwrap().size, bytes);
         let file = open(&other, &root, b"lost").await;
-        let mut back = vec![0; 40_000];
-        assert_eq!(other.read(&file, 0, &mut back).await.unwrap(), 40_000);
+        let mut back = vec![0; body.len()];
+        assert_eq!(other.read(&file, 0, &mut back).await.unwrap(), body.len());
         assert!(back == body);
     });
 }

@@ -15,7 +15,7 @@ impl Worker {
         // After each change of a directory's names the kernel asks for its attributes, to check
         // permissions, although it was told them a moment ago.
         let ttl = self.volume.options.policy.attr_ttl;
-        let now_ns = self.env().wall_ns();
+        let now_ns = self.now_ns();
         if let Some((stat, asked_ns)) =
             inode.remembered(now_ns.saturating_sub(ttl.as_nanos() as u64))
         {
@@ -44,7 +44,7 @@ impl Worker {
             if nameless { self.dfs.ostat(&obj).await } else { self.dfs.stat_named(&obj).await };
         let stat = stat.map_err(Fault::of_node)?;
         self.learn(inode, &obj, as_of);
-        inode.remember(&stat, as_of, self.env().wall_ns());
+        inode.remember(&stat, as_of, self.now_ns());
         Ok(stat)
     }
 
@@ -94,7 +94,19 @@ impl Worker {
         self.dfs.setattr(&obj, &change).await?;
         let made = obj.share();
         inode.change(&self.volume.table, |shared| shared.take_attributes(&made));
+        if !self.volume.options.policy.attr_ttl.is_zero() {
+            // It would show the bits, and run the file with them, for as long as it keeps attributes.
+            self.notifier.inval_attributes_now(NodeId(inode.node()));
+        }
         Ok(())
+    }
+
+    /// The same after a change of the data that the kernel says nothing with: who may keep the bits is told by who asks.
+    pub(super) async fn drop_privileges_of_others(&self, req: &Request, inode: &Inode) -> Answer {
+        match req.uid() {
+            0 => Ok(()),
+            _ => self.drop_privileges(inode).await,
+        }
     }
 
     /// May the caller do this? Asked only where the kernel does not check itself.

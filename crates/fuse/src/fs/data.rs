@@ -6,7 +6,7 @@
 use super::fault::{Answer, Fault};
 use super::worker::Worker;
 use dfs::{AllocateFlags, Obj, OpenFlags};
-use fuselow::{CopyRange, Fallocate, Fh, Transfer};
+use fuselow::{CopyRange, Fallocate, Fh, Request, Transfer};
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
@@ -71,7 +71,7 @@ impl Worker {
     }
 
     /// Allocates, punches, zeroes.
-    pub async fn fallocate(&self, fh: Fh, range: Fallocate) -> Answer {
+    pub async fn fallocate(&self, req: &Request, fh: Fh, range: Fallocate) -> Answer {
         let file = self.file(fh)?;
         let obj = self.data_obj(fh, &file, OpenFlags::NONE);
         let flags = AllocateFlags(range.mode);
@@ -82,7 +82,7 @@ impl Worker {
         if !flags.has(AllocateFlags::KEEP_SIZE) {
             file.inode.reaches(range.offset + range.len);
         }
-        Ok(())
+        self.drop_privileges_of_others(req, &file.inode).await
     }
 
     /// Finds data or a hole.
@@ -101,7 +101,7 @@ impl Worker {
     }
 
     /// Copies within the file system; returns how many bytes.
-    pub async fn copy_range(&self, copy: CopyRange) -> Answer<u64> {
+    pub async fn copy_range(&self, req: &Request, copy: CopyRange) -> Answer<u64> {
         if copy.flags != 0 {
             return Err(Fault::Os(libc::EINVAL));
         }
@@ -114,6 +114,7 @@ impl Worker {
         to.inode.touch(&self.volume.table);
         let copied = copied?;
         to.inode.reaches(copy.offset_out + copied);
+        self.drop_privileges_of_others(req, &to.inode).await?;
         Ok(copied)
     }
 }

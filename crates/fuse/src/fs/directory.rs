@@ -99,7 +99,7 @@ impl Worker {
         if !dir.names_unchanged_since(page.as_of) {
             return None;
         }
-        let age = Duration::from_nanos(self.env().wall_ns().saturating_sub(page.asked_ns));
+        let age = Duration::from_nanos(self.now_ns().saturating_sub(page.asked_ns));
         (age < PAGE_TTL_MAX).then_some(age)
     }
 

@@ -83,7 +83,7 @@ impl Listing {
             }
             let (anchor, first) = (self.next.clone(), self.next_first);
             let mut next = anchor.clone();
-            let (as_of, asked_ns) = (as_of(), wall_ns(dfs));
+            let (as_of, asked_ns) = (as_of(), now_ns(dfs));
             let items = read(dfs, dir, &mut next, plus).await?;
             self.next = next;
             if items.is_empty() {
@@ -108,7 +108,7 @@ impl Listing {
     ) -> Result<()> {
         let index = self.marks.partition_point(|mark| mark.first <= at).saturating_sub(1);
         let Some(mark) = self.marks.get(index) else { return Ok(()) };
-        let asked_ns = wall_ns(dfs);
+        let asked_ns = now_ns(dfs);
         let mut anchor = mark.anchor.clone();
         let mut found: Vec<Item> = Vec::new();
         // New names may have come in between, so that the same stretch takes more pages.
@@ -166,6 +166,7 @@ fn plain_item(entry: DirEntry) -> Item {
     Item { name: entry.name, kind: entry.kind, ino: entry.ino, full: None }
 }
 
-fn wall_ns(dfs: &Dfs) -> u64 {
-    dfs.container().client().env().wall_ns()
+/// See [`super::worker::Worker::now_ns`].
+fn now_ns(dfs: &Dfs) -> u64 {
+    dfs.container().client().env().now().as_nanos() as u64
 }

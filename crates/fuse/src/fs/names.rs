@@ -38,7 +38,7 @@ impl Worker {
             return Ok(self.looked_up(&obj.share(), as_of, &stat));
         }
         if let Some(life) = self.life_ahead() {
-            let (table, now_ns) = (&self.volume.table, self.env().wall_ns());
+            let (table, now_ns) = (&self.volume.table, self.now_ns());
             let known = match self.volume.ahead.look(&dir, name, table, (now_ns, life)) {
                 Look::Known(known) => Some(*known),
                 Look::Together(names) => Box::pin(self.look_up_together(req, &dir, &names)).await,
@@ -69,7 +69,7 @@ impl Worker {
     /// Asks for names that are likely to be looked up next, together with the first of them; what that is. What goes wrong goes wrong again
     /// when it is asked for alone.
     async fn look_up_together(&self, req: &Request, dir: &Inode, names: &[Key]) -> Option<Known> {
-        let begun = (self.volume.table.now(), self.env().wall_ns());
+        let begun = (self.volume.table.now(), self.now_ns());
         let (dfs, at) = (self.dfs_for(req), self.named(dir));
         let found = dfs.lookup_together(&at, names).await.ok()?;
         self.volume.ahead.found(dir.number(), names.first()?, found, begun)
@@ -79,7 +79,7 @@ impl Worker {
     fn told_ahead(&self, known: &Known) -> Entry {
         let table = &self.volume.table;
         let found = table.looked_up(&known.shared, known.as_of, known.asked_ns);
-        let age = Duration::from_nanos(self.env().wall_ns().saturating_sub(known.asked_ns));
+        let age = Duration::from_nanos(self.now_ns().saturating_sub(known.asked_ns));
         let entry = self.entry(found, &known.stat, known.as_of);
         let (attr_ttl, entry_ttl) =
             (entry.attr_ttl.saturating_sub(age), entry.entry_ttl.saturating_sub(age));

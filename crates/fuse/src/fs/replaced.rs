@@ -118,39 +118,39 @@ impl Replaced {
 impl Worker {
     /// Notes that what a program opens has lost its name since it was looked up.
     pub(super) fn note_replaced(&self, req: &Request, obj: &Obj) {
-        let (dir, name, noted_ns) = (obj.parent_oid().lo, obj.name(), self.env().wall_ns());
+        let (dir, name, noted_ns) = (obj.parent_oid().lo, obj.name(), self.now_ns());
         let note = Note { pid: req.pid(), dir, name, noted_ns, looks_left: LOOKS };
         self.volume.replaced.note(note);
     }
 
     /// True when the caller's last `open` of this name failed for that, or he was sent to look it up ([`Worker::note_sent`]).
     pub(super) fn was_replaced(&self, req: &Request, dir: u64, name: &[u8]) -> bool {
-        let (replaced, now_ns) = (&self.volume.replaced, self.env().wall_ns());
+        let (replaced, now_ns) = (&self.volume.replaced, self.now_ns());
         replaced.take(req.pid(), dir, name, now_ns) || replaced.is_sent(req.pid(), now_ns)
     }
 
     /// Notes that a program is to look up once more what it opens, for others have changed it.
     pub(super) fn note_renewed(&self, req: &Request, inode: &Inode) {
-        let (dir, name, noted_ns) = (inode.number(), Key::new(b""), self.env().wall_ns());
+        let (dir, name, noted_ns) = (inode.number(), Key::new(b""), self.now_ns());
         let note = Note { pid: req.pid(), dir, name, noted_ns, looks_left: 1 };
         self.volume.replaced.note(note);
     }
 
     /// Notes that a program is sent to look a path up, whatever that leads to: the kernel may know names of what it found that are others' now.
     pub(super) fn note_sent(&self, req: &Request) {
-        let (dir, name, noted_ns) = (NOWHERE, Key::new(b""), self.env().wall_ns());
+        let (dir, name, noted_ns) = (NOWHERE, Key::new(b""), self.now_ns());
         let note = Note { pid: req.pid(), dir, name, noted_ns, looks_left: 1 };
         self.volume.replaced.note(note);
     }
 
     /// True when the caller was: what it opens now is where the path led a moment ago.
     pub(super) fn was_sent(&self, req: &Request) -> bool {
-        self.volume.replaced.take(req.pid(), NOWHERE, b"", self.env().wall_ns())
+        self.volume.replaced.take(req.pid(), NOWHERE, b"", self.now_ns())
     }
 
     /// True when the caller has just looked a file up once more, by whatever node: what was changed since then was changed while it is being opened.
     pub(super) fn was_renewed(&self, req: &Request, inode: &Inode) -> bool {
-        self.volume.replaced.take(req.pid(), inode.number(), b"", self.env().wall_ns())
+        self.volume.replaced.take(req.pid(), inode.number(), b"", self.now_ns())
     }
 
     /// Finds a name, and holds the file that it leads to for a while, whether or not it keeps its name. With no other way to be had in time what

@@ -218,7 +218,7 @@ impl FileSystem for MountedFs {
         fh: Fh,
         range: Fallocate,
     ) -> Result<(), Errno> {
-        self.run(req, self.worker.fallocate(fh, range)).await
+        self.run(req, self.worker.fallocate(req, fh, range)).await
     }
 
     async fn lseek(
@@ -238,7 +238,7 @@ impl FileSystem for MountedFs {
         _node: NodeId,
         copy: CopyRange,
     ) -> Result<u64, Errno> {
-        self.run(req, self.worker.copy_range(copy)).await
+        self.run(req, self.worker.copy_range(req, copy)).await
     }
 
     async fn tmpfile(

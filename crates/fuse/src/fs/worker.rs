@@ -59,6 +59,12 @@ impl Worker {
         &self.env
     }
 
+    /// By the clock that all threads of the mount share and nobody sets: how old something is that is kept. By the one on the wall it was never too
+    /// old once that had been put back.
+    pub fn now_ns(&self) -> u64 {
+        self.env.now().as_nanos() as u64
+    }
+
     pub fn client(&self) -> &Client {
         self.dfs.container().client()
     }
@@ -143,7 +149,7 @@ impl Worker {
         }
         let table = &self.volume.table;
         table.renew(&found.inode, version_of(stat), as_of);
-        let again = table.looked_up(&found.inode.shared(), as_of, self.env.wall_ns());
+        let again = table.looked_up(&found.inode.shared(), as_of, self.now_ns());
         table.forget(found.node, 1);
         Found { was_at: found.was_at, ..again }
     }
@@ -188,12 +194,12 @@ impl Worker {
 
     /// The node of what was looked up; the kernel holds one lookup more.
     pub fn learn_of(&self, shared: &SharedObj, as_of: u64) -> Found {
-        self.volume.table.looked_up(shared, as_of, self.env.wall_ns())
+        self.volume.table.looked_up(shared, as_of, self.now_ns())
     }
 
     /// Takes what was read of a node by somebody who began at `as_of`.
     pub fn learn(&self, inode: &Inode, obj: &Obj, as_of: u64) {
-        inode.learn(&obj.share(), as_of, self.env.wall_ns());
+        inode.learn(&obj.share(), as_of, self.now_ns());
     }
 
     /// Keeps an opened object, whose node has counted the handle, until the kernel releases it.

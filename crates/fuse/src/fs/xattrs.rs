@@ -7,12 +7,27 @@ use dfs::inode::S_ISGID;
 use dfs::{XattrMode, acl, layout_attr};
 use fuselow::{NodeId, Request, SetXattr};
 
+/// Namespaces that the kernel lets through, each by its own rules.
+const NAMESPACES: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];
+
+/// Refuses names that no file system of Linux takes; what reads them back to write them elsewhere would fail there.
+fn check_namespace(name: &[u8]) -> Answer {
+    if acl::is_acl(name) {
+        return Ok(());
+    }
+    match NAMESPACES.iter().find_map(|prefix| name.strip_prefix(*prefix)) {
+        None => Err(Fault::Os(libc::EOPNOTSUPP)),
+        Some(b"") => Err(Fault::Os(libc::EINVAL)),
+        Some(_) => Ok(()),
+    }
+}
+
 impl Worker {
     /// True when the node had no attributes a moment ago. Programs ask for ACLs and capabilities
     /// of every file they list or run, and next to none has any.
     fn knows_no_xattrs(&self, inode: &Inode) -> bool {
         let ttl = self.volume.options.policy.attr_ttl;
-        inode.is_known_since(self.env().wall_ns().saturating_sub(ttl.as_nanos() as u64))
+        inode.is_known_since(self.now_ns().saturating_sub(ttl.as_nanos() as u64))
             && !inode.shared().may_have_xattrs()
     }
 
@@ -23,6 +38,7 @@ impl Worker {
             libc::XATTR_REPLACE => XattrMode::Replace,
             _ => return Err(Fault::Os(libc::EINVAL)),
         };
+        check_namespace(set.name)?;
         let inode = self.inode(node)?;
         let obj = self.named(&inode);
         inode.touch(&self.volume.table);
@@ -89,5 +105,33 @@ impl Worker {
             }
         });
         done.map_err(Fault::of_node)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attributes_have_a_namespace_of_linux() {
+        for name in [
+            "user.a",
+            "trusted.overlay.opaque",
+            "security.capability",
+            "system.posix_acl_access",
+            "system.posix_acl_default",
+        ] {
+            assert!(check_namespace(name.as_bytes()).is_ok(), "{name}");
+        }
+        for (name, wanted) in [
+            ("foo", libc::EOPNOTSUPP),
+            ("system.foo", libc::EOPNOTSUPP),
+            ("system.posix_acl_xyz", libc::EOPNOTSUPP),
+            ("user", libc::EOPNOTSUPP),
+            ("user.", libc::EINVAL),
+        ] {
+            let refused = check_namespace(name.as_bytes()).unwrap_err();
+            assert!(matches!(refused, Fault::Os(errno) if errno == wanted), "{name}");
+        }
     }
 }

@@ -93,7 +93,14 @@ fn privileges_go_with_changes_and_groups_come_from_directories() {
             mounted.sh("echo x > prog; chmod 6777 prog");
             assert_eq!(mode_of(&mounted, "prog"), 0o6777, "{options}");
             assert!(as_user(1000, 1000, mounted.dir(), "echo y >> prog"), "{options}");
+            // Who asks for the mode alone, which the kernel may have kept, sees it, too.
+            mounted.sh("test $(stat -c %a prog) = 777");
             assert_eq!(mode_of(&mounted, "prog"), 0o777, "{options}: write");
+            mounted.sh("chmod 6777 prog");
+            assert!(as_user(1000, 1000, mounted.dir(), "fallocate -l 5000 prog"), "{options}");
+            assert_eq!(mode_of(&mounted, "prog"), 0o777, "{options}: fallocate");
+            mounted.sh("chmod 6777 prog; fallocate -l 6000 prog");
+            assert_eq!(mode_of(&mounted, "prog"), 0o6777, "{options}: by root");
             mounted.sh("chmod 6755 prog; chown 7:7 prog");
             assert_eq!(mode_of(&mounted, "prog"), 0o755, "{options}: chown");
             mounted.sh("chmod 6777 prog");
