@@ -43,7 +43,18 @@ impl ArrayObj {
         let mut by_unit: BTreeMap<Unit, Vec<(u64, Recx)>> = BTreeMap::new();
         for (dkey, recx) in work {
             let unit = self.unit_at(dkey, recx.index)?;
-            by_unit.entry(unit).or_default().push((dkey, recx));
+            let of_unit = by_unit.entry(unit).or_default();
+            match of_unit.last_mut() {
+                // Pieces of one chunk: it goes whole where all of it does, whatever is in it.
+                Some((known, to))
+                    if *known == dkey
+                        && to.end() == Some(recx.index)
+                        && (to.index, recx.end()) == (0, Some(self.chunk_records)) =>
+                {
+                    to.count += recx.count;
+                }
+                _ => of_unit.push((dkey, recx)),
+            }
         }
         let asked = by_unit.iter().flat_map(|(unit, work)| {
             work.chunks(OPS_PER_REQUEST).map(|work| self.punch_at(*unit, work))

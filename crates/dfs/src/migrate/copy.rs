@@ -158,16 +158,19 @@ impl Copy {
         }
         if let Some((fs, file)) = tiered {
             let chunk = self.source.chunk_records;
-            let chunks: Vec<u64> = wanted.iter().map(|part| part.range.index / chunk).collect();
+            let mut chunks: Vec<u64> = wanted.iter().map(|part| part.range.index / chunk).collect();
+            chunks.dedup();
             let stubs = fs.put_stubs_into(file, &chunks, &self.sink).await?;
             // What is a stub by now and was none is looked at again, for its unit has changed. Until then it is not what was copied.
             for (index, epoch) in stubs {
-                let is_it = |part: &ChunkPart| part.range.index == index && part.epoch == epoch;
+                // A chunk in which a first part ends is two parts of one unit where the rest has its place there too.
+                let within = |at: u64| (index..index + chunk).contains(&at);
+                let is_it = |part: &ChunkPart| within(part.range.index) && part.epoch == epoch;
                 if !wanted.iter().any(is_it) {
-                    self.parts.remove(&index);
+                    self.parts.retain(|at, _| !within(*at));
                     self.sink.punch(&[Recx { index, count: chunk }]).await?;
                 }
-                wanted.retain(|part| part.range.index != index);
+                wanted.retain(|part| !within(part.range.index));
             }
         }
         let transfers: Vec<Recx> =

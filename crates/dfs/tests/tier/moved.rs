@@ -150,6 +150,48 @@ fn what_is_cold_stays_cold_in_another_class() {
     );
 }
 
+/// Where a chunk goes on beyond the first part its rest has a place of its own, which may be the same unit: then it is one chunk, and can be a stub. Such files
+/// could not get another class ("the file is being changed", for ever), and nobody could make a hole of the chunk.
+#[test]
+fn a_chunk_beyond_a_first_part_may_be_in_one_unit() {
+    with_fs_of(&[("SX", "SX+4KiB"), ("S1", "SX+8KiB")], async |_, fs| {
+        let sys = Sys::new(fs.clone());
+        let options = CreateOptions { chunk_bytes: PART as u64, ..CreateOptions::default() };
+        let flags = OpenFlags::READ_WRITE | OpenFlags::CREATE;
+        let mut in_one_unit = 0;
+        let names: Vec<String> = (0..12).map(|n| format!("/{n}")).collect();
+        for name in &names {
+            let file = sys.open(name.as_bytes(), flags, 0o644, &options).await.unwrap();
+            fs.write(&file, 0, &noise(4, LARGE_BYTES)).await.unwrap();
+            let record = copy(&fs, &file, &format!("in one unit {name}")).await;
+            evict(&fs, &file, &record).await;
+            let is_stub = fs.tier_survey(&file).await.unwrap().stub_count() == LARGE_BYTES / PART;
+            in_one_unit += usize::from(is_stub);
+        }
+        assert!((1..names.len()).contains(&in_one_unit), "{in_one_unit}");
+        let mut data = noise(4, LARGE_BYTES);
+        for name in &names[..6] {
+            let file = open(&sys, name).await;
+            fs.punch_hole(&file, 0, PART as u64).await.unwrap();
+            assert_eq!(fs.ostat(&file).await.unwrap().size, LARGE_BYTES as u64);
+        }
+        let root = fs.root().await.unwrap();
+        for class in ["SX", "SX+4KiB", "S1"] {
+            let (done, _) = migrate(&fs, &root, class, Duration::from_secs(2)).await;
+            let had_it = fs.superblock().file_class.to_string() == class;
+            assert!(done == names.len() || had_it, "{class}: {done}");
+        }
+        for name in names.iter().rev() {
+            if name == "/5" {
+                data[..PART].fill(0);
+            }
+            let file = open(&sys, name).await;
+            assert_eq!(file.oid().class().unwrap().to_string(), "S1");
+            assert!(all(&fs, &file).await == data, "{name}");
+        }
+    });
+}
+
 /// Data come and go and change while the class changes again and again: each time the bytes are those that were written, and what the record says the copy has it
 /// has.
 #[test]
@@ -160,7 +202,13 @@ fn a_mover_and_a_migration_do_not_mistake_each_other() {
             let fs = world.mount(Credentials::root()).await;
             let other = world.mount_from("other", Credentials::root()).await;
             let sys = Sys::new(fs.clone());
-            drop(make(&sys, "/f", &noise(seed as u8, BYTES)).await);
+            // Every other time in chunks that may be on two units, or in one as two pieces.
+            let chunk_bytes = [CHUNK, PART][seed as usize % 2] as u64;
+            let options = CreateOptions { chunk_bytes, ..CreateOptions::default() };
+            let flags = OpenFlags::READ_WRITE | OpenFlags::CREATE;
+            let file = sys.open(b"/f", flags, 0o644, &options).await.unwrap();
+            fs.write(&file, 0, &noise(seed as u8, BYTES)).await.unwrap();
+            drop(file);
             let is_over = Cell::new(false);
             let moving = async {
                 let root = other.root().await.unwrap();
@@ -229,7 +277,8 @@ fn a_mover_and_a_migration_do_not_mistake_each_other() {
                         for chunk in
                             (0..survey.chunks.len()).filter(|c| survey.is_clean(&record, *c))
                         {
-                            let range = chunk * CHUNK..((chunk + 1) * CHUNK).min(BYTES);
+                            let bytes = chunk_bytes as usize;
+                            let range = chunk * bytes..((chunk + 1) * bytes).min(BYTES);
                             assert!(copied[range.clone()] == data[range], "seed {seed}, {round}");
                         }
                     }
