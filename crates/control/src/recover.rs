@@ -27,7 +27,7 @@ const LEAP: u32 = 1000;
 const CONT_LEAP: u64 = 1 << 20;
 /// Object numbers of a recovery begin at its count times this. Numbers with the highest bit are those that engines give out by
 /// themselves.
-const OIDS_PER_RECOVERY: u64 = 1 << 56;
+pub(crate) const OIDS_PER_RECOVERY: u64 = 1 << 56;
 const RECOVERIES_MAX: u64 = 127;
 
 /// How often the catalog was made anew.

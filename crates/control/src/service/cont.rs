@@ -7,6 +7,7 @@ use crate::keys;
 use crate::records::{
     ContDf, ContPropsDf, EngineDf, OidsDf, PoolDf, RECORD_VERSION, StageDf, TargetDf,
 };
+use crate::recover::OIDS_PER_RECOVERY;
 use crate::store::{Attempts, Loaded, Tx};
 use futures_util::future::try_join_all;
 use std::collections::BTreeMap;
@@ -25,6 +26,9 @@ const UNHEARD_TIME_MAX: Duration = Duration::from_secs(15);
 const UNHEARD_PAUSE: Duration = Duration::from_millis(500);
 /// First object number given out; 0 stays free for "none".
 const OID_FIRST: u64 = 1;
+/// Numbers go on from the time of day, so many for each second since 1970: a catalog of some time ago, that a backup was put in place of, gives none out
+/// again but in containers that have used more than so many a second on the average since.
+const OIDS_PER_S_LOG2: u32 = 20;
 
 /// A container as asked for.
 pub(super) struct Wanted {
@@ -363,7 +367,10 @@ impl Service {
             let cont = self.store.cont(pool, id).await?.ok_or_else(missing)?;
             check_stage(cont.record.stage, "container", &cont.record.name())?;
             let mut oids = self.store.oids(pool, id).await?.ok_or_else(missing)?;
-            let first = oids.record.next;
+            let range = oids.record.next & !(OIDS_PER_RECOVERY - 1);
+            let now_s = (self.wall_ns)() / 1_000_000_000;
+            let by_time = (now_s << OIDS_PER_S_LOG2) % OIDS_PER_RECOVERY;
+            let first = oids.record.next.max(range + by_time);
             oids.record.next = first.checked_add(count).ok_or_else(|| {
                 let text = format!(
                     "container '{}' has {} object numbers left, {count} were asked for",

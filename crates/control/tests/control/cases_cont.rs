@@ -1,7 +1,8 @@
 //! Containers and their object numbers.
 
 use crate::cases_handles::{RW, ask};
-use crate::fake::{System, create_cont, destroy_cont, label};
+use crate::fake::{OID_FIRST, System, WALL_S, create_cont, destroy_cont, label};
+use control::{Catalog, Change};
 use std::collections::BTreeMap;
 use types::{Code, ContId, ContLayout, ContProps, PoolId, Rank, TargetId};
 use uuid::Uuid;
@@ -167,20 +168,48 @@ fn a_container_is_destroyed_while_an_engine_is_away() {
     system.assert_in_step();
 }
 
+/// Object numbers are in no copy of a catalog, so engines do not see that a backup was put in its place when nothing else had changed: the numbers given out since
+/// were given out again, and files read what was written to others. They go on from the time of day, if that goes on.
+#[test]
+fn a_catalog_of_some_time_ago_gives_no_number_out_again() {
+    let system = System::new(1);
+    let pool = system.pool("tank").id;
+    let cont = system.cont("tank", "a").id;
+    let numbers = |system: &System, count: u64| match system.run(alloc(pool, cont, count)).unwrap()
+    {
+        ControlReply::Oids(first) => first..first + count,
+        other => panic!("{other:?}"),
+    };
+    let backup = system.image();
+    let mut given = vec![numbers(&system, 1000), numbers(&system, 2 << 20)];
+    // A clock that is put back gives none out again either.
+    system.wall_s.set(WALL_S - 3600);
+    given.push(numbers(&system, 10));
+    system.wall_s.set(WALL_S + 60);
+    given.push(numbers(&system, 10));
+    let entries = backup.entries.into_iter().map(|(key, bytes)| Change::Put(key, bytes));
+    let entries: Vec<Change> = entries.collect();
+    assert!(futures_executor::block_on(system.catalog.commit(&[], &entries)).unwrap());
+    system.wall_s.set(WALL_S + 120);
+    given.push(numbers(&system, 10));
+    given.push(numbers(&system, 10));
+    assert!(given.windows(2).all(|pair| pair[0].end <= pair[1].start), "{given:?}");
+}
+
 #[test]
 fn object_numbers_are_given_once_even_over_restarts() {
     let system = System::new(1);
     let pool = system.pool("tank").id;
     let (a, b) = (system.cont("tank", "a").id, system.cont("tank", "b").id);
-    assert_eq!(system.run(alloc(pool, a, 10)).unwrap(), ControlReply::Oids(1));
-    assert_eq!(system.run(alloc(pool, a, 1)).unwrap(), ControlReply::Oids(11));
-    assert_eq!(system.run(alloc(pool, b, 1 << 40)).unwrap(), ControlReply::Oids(1));
+    assert_eq!(system.run(alloc(pool, a, 10)).unwrap(), ControlReply::Oids(OID_FIRST));
+    assert_eq!(system.run(alloc(pool, a, 1)).unwrap(), ControlReply::Oids(OID_FIRST + 10));
+    assert_eq!(system.run(alloc(pool, b, 1 << 40)).unwrap(), ControlReply::Oids(OID_FIRST));
     let system = system.restarted();
-    assert_eq!(system.run(alloc(pool, a, 5)).unwrap(), ControlReply::Oids(12));
-    assert_eq!(system.run(alloc(pool, b, 1)).unwrap(), ControlReply::Oids((1 << 40) + 1));
+    assert_eq!(system.run(alloc(pool, a, 5)).unwrap(), ControlReply::Oids(OID_FIRST + 11));
+    assert_eq!(system.run(alloc(pool, b, 1)).unwrap(), ControlReply::Oids(OID_FIRST + (1 << 40)));
     assert_eq!(system.fails(alloc(pool, a, 0), "1 or more"), Code::Inval);
     assert_eq!(system.fails(alloc(pool, a, u64::MAX), "left"), Code::NoSpace);
-    assert_eq!(system.run(alloc(pool, a, 1)).unwrap(), ControlReply::Oids(17));
+    assert_eq!(system.run(alloc(pool, a, 1)).unwrap(), ControlReply::Oids(OID_FIRST + 16));
     assert_eq!(system.fails(alloc(pool, ContId(9), 1), "no container 9"), Code::NonExist);
     assert_eq!(system.fails(alloc(PoolId(9), a, 1), "pool 9"), Code::NonExist);
 }

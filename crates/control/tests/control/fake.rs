@@ -401,6 +401,9 @@ impl Catalog for FakeCatalog {
 /// What the clock on the wall shows, seconds since 1970.
 pub const WALL_S: u64 = 1_700_000_000;
 
+/// The first object number given out then.
+pub const OID_FIRST: u64 = WALL_S << 20;
+
 /// A catalog that holds what an image has.
 pub fn catalog_of(image: &CatalogImage) -> EmbeddedCatalog {
     let catalog = EmbeddedCatalog::in_memory().unwrap();
@@ -416,6 +419,7 @@ pub struct System {
     pub service: Service,
     pub targets: Rc<FakeTargets>,
     pub commits_left: Rc<Cell<Option<u32>>>,
+    pub wall_s: Rc<Cell<u64>>,
     words: Rc<Cell<u64>>,
 }
 
@@ -453,8 +457,11 @@ impl System {
         };
         let next = words.clone();
         let random = Rc::new(move || hash::mix(next.replace(next.get() + 1)));
-        let service = Service::new(Box::new(slow), Rc::new(|| WALL_S * 1_000_000_000), random);
-        System { catalog, service, targets, commits_left, words }
+        let wall_s = Rc::new(Cell::new(WALL_S));
+        let shown = wall_s.clone();
+        let wall_ns = Rc::new(move || shown.get() * 1_000_000_000);
+        let service = Service::new(Box::new(slow), wall_ns, random);
+        System { catalog, service, targets, commits_left, wall_s, words }
     }
 
     /// All that the catalog holds.

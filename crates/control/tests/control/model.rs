@@ -1,6 +1,6 @@
 //! Random requests against a naive model: maps of labels.
 
-use crate::fake::{System, create_cont, create_pool, destroy_cont, destroy_pool, label};
+use crate::fake::{OID_FIRST, System, create_cont, create_pool, destroy_cont, destroy_pool, label};
 use proptest::prelude::*;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -87,7 +87,10 @@ impl Model {
                         let ControlReply::Cont(info) = reply.unwrap() else {
                             panic!("no container")
                         };
-                        conts.insert(cont, Cont { id: info.id, oid_next: 1, ..Cont::default() });
+                        conts.insert(
+                            cont,
+                            Cont { id: info.id, oid_next: OID_FIRST, ..Cont::default() },
+                        );
                     }
                 }
             }
