@@ -28,6 +28,9 @@ use wire::spread::MARKER;
 /// Pause before a transaction is tried again because a participant could not be reached.
 const ABSENCE_PAUSE: Duration = Duration::from_millis(20);
 
+/// Longest pause before what is held is looked at again.
+const HELD_PAUSE_US_MAX: u64 = 5_000;
+
 /// Pause before it is looked again whether a member of a group serves.
 pub(crate) const LEADER_PAUSE: Duration = Duration::from_millis(200);
 
@@ -319,6 +322,17 @@ impl<'a> Batch<'a> {
                     attempt.begin_anew(self.cont.client());
                     asked.begin_anew();
                 }
+                // A key is held. Who only looks, at what several targets have at one time, has nothing to read again.
+                Err(error)
+                    if error.code == Code::TxRestart
+                        && self.only_looks()
+                        && !attempt.is_over(self.cont.client()) =>
+                {
+                    let env = self.cont.client().env();
+                    env.sleep(Duration::from_micros(env.random_u64() % HELD_PAUSE_US_MAX)).await;
+                    attempt.begin_anew(self.cont.client());
+                    asked.begin_anew();
+                }
                 Err(error) if self.map_version() == route.map_version => {
                     // A target that does not hold what it held may be out of the newest map. Where others have that, too, it will
                     // be as soon as the control service has heard of it.
@@ -488,6 +502,10 @@ impl<'a> Batch<'a> {
 
     fn writes(&self) -> bool {
         self.ops.iter().any(Op::is_write)
+    }
+
+    fn only_looks(&self) -> bool {
+        !self.writes() && self.checks.is_empty()
     }
 
     /// After a mismatch: tries again, for it may have happened on the way; then has the target look

@@ -144,8 +144,7 @@ impl Dfs {
         } else {
             Told { tail: shared.tail(found).await?, directories: None }
         };
-        let epoch = shared.data_epoch(found, &told.tail);
-        Ok(stat_from(found, &Told { tail: Tail { epoch, ..told.tail }, ..told }))
+        Ok(stat_from(found, &told))
     }
 
     /// Whether the caller may do all of `want` with an entry; symbolic links are followed.
@@ -359,8 +358,7 @@ impl Dfs {
             return false;
         }
         let tail = found.tail.unwrap_or_default();
-        let epoch = self.shared.data_epoch(found, &tail);
-        let stat = stat_from(found, &Told { tail: Tail { epoch, ..tail }, directories: None });
+        let stat = stat_from(found, &Told { tail, directories: None });
         found.inode.is_regular() && stat.is_atime_due(self.shared.now_ns())
     }
 
@@ -380,9 +378,7 @@ impl Dfs {
         let touched = shared
             .update_inode(location.parent, &location.name, found, |found| {
                 // Writing the record shall not look like a change of the inode.
-                // Of a file with several names it hides the epoch of the data, too.
-                let data = if found.inode.hard { found.inode.mtime_epoch } else { Epoch::ZERO };
-                let ctime_ns = found.inode.ctime_with(found.changed, data);
+                let ctime_ns = found.inode.ctime_with(found.changed, Epoch::ZERO);
                 Ok(Inode { atime_ns: now, ctime_ns, quiet: true, ..found.inode })
             })
             .await;

@@ -34,7 +34,8 @@ pub(crate) struct Found {
     pub changed: Epoch,
     /// Epoch of the entry's value.
     pub entry_epoch: Epoch,
-    /// Of the file, if all of it is on the entry's target.
+    /// Of the file, if all of it is on the entry's target. Of one with several names it is, once the record is known, of the time when that was read, and
+    /// its epoch is that of the data alone.
     pub tail: Option<Tail>,
     /// That target is the file's home and has registered an open handle.
     pub opened: bool,
@@ -184,15 +185,21 @@ impl Shared {
         let oid = entry.inode.oid;
         let mut batch = self.cont.batch();
         batch.op(fetch_inode(oid, RECORD));
+        batch.op(Op::Stat { unit: oid.first_unit() });
         let result = batch.run().await?;
-        match Found::from_fetch(result.replies()?.first())? {
-            Some(record) => Ok(Some(Found {
-                inode: Inode { hard: true, oid, ..record.inode },
-                entry_epoch: entry.entry_epoch,
-                tail: entry.tail,
-                opened: entry.opened,
-                ..record
-            })),
+        let replies = result.replies()?;
+        match Found::from_fetch(replies.first())? {
+            Some(record) => {
+                let Some(OpReply::Stat(stat)) = replies.get(1) else { return Err(reply_kind()) };
+                let of_data = Tail { epoch: stat.keys_epoch, ..stat.tail };
+                Ok(Some(Found {
+                    inode: Inode { hard: true, oid, ..record.inode },
+                    entry_epoch: entry.entry_epoch,
+                    tail: entry.tail.map(|_| of_data),
+                    opened: entry.opened,
+                    ..record
+                }))
+            }
             None => {
                 if entry.opened {
                     self.cont.release(oid);
@@ -200,15 +207,6 @@ impl Shared {
                 Ok(None)
             }
         }
-    }
-
-    /// The same, with the mtime written down as by [`Shared::settle_mtime`]: what that needs is asked
-    /// for at the same time.
-    pub async fn fetch_record_settled(&self, entry: Found) -> Result<Option<Found>> {
-        let tail = self.tail(&entry);
-        let (record, tail) =
-            futures_util::future::try_join(self.fetch_record(entry.clone()), tail).await?;
-        Ok(record.map(|found| self.settled(found, &tail)))
     }
 
     /// The file's size and newest data epoch, with no further question where the entry's
@@ -223,31 +221,6 @@ impl Shared {
             Some(tail) => Ok(Tail { end: array.size_from_tail(&tail), ..tail }),
             None => Box::pin(self.merged_tail(found)).await,
         }
-    }
-
-    /// Newest data epoch of a file, or of a directory's key set, as far as `mtime` is concerned.
-    pub fn data_epoch(&self, found: &Found, tail: &Tail) -> Epoch {
-        // A file with several names keeps its inode in its own shard, where a change of the inode
-        // looks like a change of the data.
-        if found.inode.hard && tail.epoch == found.epoch { Epoch::ZERO } else { tail.epoch }
-    }
-
-    /// Writes down the mtime of a file with several names as the data tell it now, because the
-    /// change of its inode that comes next will hide the epoch of the data.
-    pub async fn settle_mtime(&self, found: Found) -> Result<Found> {
-        if !found.inode.hard {
-            return Ok(found);
-        }
-        let tail = self.tail(&found).await?;
-        Ok(self.settled(found, &tail))
-    }
-
-    fn settled(&self, found: Found, tail: &Tail) -> Found {
-        let data = self.data_epoch(&found, tail);
-        let mut inode = found.inode;
-        inode.mtime_ns = inode.mtime_with(data);
-        inode.mtime_epoch = inode.mtime_epoch.max(tail.epoch);
-        Found { inode, ..found }
     }
 
     /// Registers a handle at the file's home, and makes sure that the entry still names the file.
@@ -357,7 +330,6 @@ impl Shared {
                 None => self.fetch_known(dir, name, oid, hard).await?,
             };
             let found = found.ok_or_else(|| Error::bare(Code::NonExist))?;
-            let found = self.settle_mtime(found).await?;
             let inode = change(&found)?;
             let raw = Inode { hard: false, ..inode }.encode(&found.target);
             let place = self.place_of(dir, name, &found.inode);

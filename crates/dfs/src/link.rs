@@ -6,7 +6,6 @@
 //! transactions over the entry and the inode.
 
 use crate::conflict::retry;
-use crate::entry::Found;
 use crate::flags::Access;
 use crate::fs::{Dfs, inline};
 use crate::inode::Inode;
@@ -80,11 +79,6 @@ impl Dfs {
                 return Err(if taken { Code::Exist.into() } else { error });
             }
             let was_hard = found.inode.hard;
-            let found = if was_hard {
-                shared.settle_mtime(found).await?
-            } else {
-                self.settle_first(found).await?
-            };
             let oid = found.inode.oid;
             let nlink = found.inode.nlink + 1;
             let record = Inode { hard: false, nlink, ctime_ns: shared.now_ns(), ..found.inode };
@@ -139,15 +133,5 @@ impl Dfs {
             Ok(())
         })
         .await
-    }
-
-    /// The inode on its way into the file's object, where a change of the inode will look like a
-    /// change of the data: its mtime becomes explicit.
-    async fn settle_first(&self, found: Found) -> Result<Found> {
-        let tail = self.shared.tail(&found).await?;
-        let mut inode = found.inode;
-        inode.mtime_ns = inode.mtime_with(tail.epoch);
-        inode.mtime_epoch = inode.mtime_epoch.max(tail.epoch);
-        Ok(Found { inode, ..found })
     }
 }

@@ -67,7 +67,6 @@ impl Dfs {
                     true => Tail { end: shared.array(&inode).size_from_tail(&tail), ..tail },
                     false => tail,
                 };
-                let tail = Tail { epoch: shared.data_epoch(&found, &tail), ..tail };
                 let stat = stat_from(&found, &Told { tail, ..Told::empty() });
                 let location = Location { parent: oid, name: name.clone() };
                 (name, SharedObj::new(location, inode, OpenFlags::PATH), stat)

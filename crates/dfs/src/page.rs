@@ -67,18 +67,15 @@ impl Shared {
         let oids: Vec<Oid> = unknown.iter().map(|found| found.inode.oid).collect();
         let shards = self.stat_shards(&oids).await?;
         let mut told = unknown.iter().zip(&shards).map(|(found, shards)| self.merge(found, shards));
-        let mut stat = |found: &Found| {
-            let told = match found.tail {
-                _ if found.needs_shards() => told.next().unwrap_or_else(Told::empty),
-                Some(tail) if found.inode.is_regular() => {
-                    let end = self.array(&found.inode).size_from_tail(&tail);
-                    Told { tail: Tail { end, ..tail }, ..Told::empty() }
-                }
-                _ => Told::empty(),
-            };
-            let epoch = self.data_epoch(found, &told.tail);
-            stat_from(found, &Told { tail: Tail { epoch, ..told.tail }, ..told })
+        let mut told_of = |found: &Found| match found.tail {
+            _ if found.needs_shards() => told.next().unwrap_or_else(Told::empty),
+            Some(tail) if found.inode.is_regular() => {
+                let end = self.array(&found.inode).size_from_tail(&tail);
+                Told { tail: Tail { end, ..tail }, ..Told::empty() }
+            }
+            _ => Told::empty(),
         };
+        let mut stat = |found: &Found| stat_from(found, &told_of(found));
         let all =
             entries.iter().map(|found| found.as_ref().map(|found| (found.inode, stat(found))));
         Ok(all.collect())
@@ -86,7 +83,7 @@ impl Shared {
 
     /// What all shards of a file or directory together say of size, newest change, space.
     pub async fn merged_tail(&self, found: &Found) -> Result<Tail> {
-        if found.inode.oid.first_part_bytes().is_some() {
+        if found.inode.oid.first_part_bytes().is_some() && !found.inode.hard {
             // Of most of these the first unit knows all.
             return self.array(&found.inode).stat().await;
         }
@@ -100,7 +97,7 @@ impl Shared {
     }
 
     /// Merges what an object's shards say. Of directories the epoch is that of the last change
-    /// of their names.
+    /// of their names, of files with several names that of the last change of the data, without the inode, which is beside them.
     fn merge(&self, found: &Found, shards: &Shards) -> Told {
         let array = self.array(&found.inode);
         let mut merged = Tail::default();
@@ -108,11 +105,11 @@ impl Shared {
         for shard in &shards.stats {
             directories += shard.counted_links;
             merged.bytes_used += shard.tail.bytes_used;
-            if found.inode.is_dir() {
-                merged.epoch = merged.epoch.max(shard.keys_epoch);
-            } else {
+            let has_record = found.inode.is_dir() || found.inode.hard;
+            let epoch = if has_record { shard.keys_epoch } else { shard.tail.epoch };
+            merged.epoch = merged.epoch.max(epoch);
+            if !found.inode.is_dir() {
                 merged.end = merged.end.max(array.size_from_tail(&shard.tail));
-                merged.epoch = merged.epoch.max(shard.tail.epoch);
             }
         }
         Told { tail: merged, directories: (!shards.are_moving).then_some(directories) }

@@ -133,7 +133,6 @@ impl Dfs {
     /// One name less of a file with several; one attempt.
     async fn unlink_hard(&self, dir: Oid, name: &[u8], found: Found) -> Result<()> {
         let shared = &self.shared;
-        let found = shared.settle_mtime(found).await?;
         let raw = less_one_name(&found, shared.now_ns());
         let run = async |has_room: bool| {
             let mut batch = shared.cont.batch();

@@ -124,7 +124,6 @@ impl Dfs {
                 .await?
                 .ok_or_else(|| Error::new(Code::NonExist, "the file has no name any more"))?;
             self.check_xattr(&found.inode, name, Access::WRITE)?;
-            let found = shared.settle_mtime(found).await?;
             let inode = Inode {
                 has_xattrs: found.inode.has_xattrs || matches!(change, Change::Set { .. }),
                 ctime_ns: shared.now_ns(),
@@ -238,7 +237,7 @@ impl Dfs {
 
 impl Shared {
     /// An entry, and the akeys of the extended attributes that are kept in it, in one request; two
-    /// for a file with several names, whose mtime is then settled.
+    /// for a file with several names.
     pub async fn fetch_entry_with_xattrs(
         &self,
         dir: Oid,
@@ -255,15 +254,12 @@ impl Shared {
             return Ok(None);
         };
         if found.inode.hard {
-            let found = match self.fetch_record_settled(found).await? {
-                Some(found) => found,
+            let found = match self.fetch_record(found).await? {
+                Some(found) => Some(found),
                 // It may have got another object meanwhile.
-                None => match self.fetch_entry(dir, name, false).await? {
-                    Some(found) => self.settle_mtime(found).await?,
-                    None => return Ok(None),
-                },
+                None => self.fetch_entry(dir, name, false).await?,
             };
-            return Ok(Some((found, Vec::new())));
+            return Ok(found.map(|found| (found, Vec::new())));
         }
         let akeys = match replies.get(1) {
             Some(OpReply::Listed { items, anchor: b"", .. }) => xattr_akeys(items).collect(),

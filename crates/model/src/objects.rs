@@ -84,6 +84,20 @@ pub struct ContShard {
     objects: BTreeMap<Unit, Object>,
 }
 
+impl Object {
+    /// Something under a dkey has changed, or the set of dkeys (`of_keys`). Of integer dkeys any change counts, but under an array's record.
+    fn note(&mut self, unit: Unit, dkey: &[u8], of_keys: bool, epoch: Epoch) {
+        self.epoch = epoch;
+        let is_told = match unit.dkey_kind() {
+            DkeyKind::U64 => integer(dkey) != 0,
+            _ => of_keys,
+        };
+        if is_told {
+            self.keys_epoch = epoch;
+        }
+    }
+}
+
 /// Sort key of a dkey.
 fn order(unit: Unit, dkey: &[u8]) -> (u64, Vec<u8>) {
     match unit.dkey_kind() {
@@ -284,10 +298,8 @@ impl ContShard {
             return self.punch_records(unit, dkey, akey, recxs, epoch);
         }
         let object = self.objects.entry(unit).or_default();
-        object.epoch = epoch;
-        if !object.dkeys.contains_key(dkey) {
-            object.keys_epoch = epoch;
-        }
+        let is_new = !object.dkeys.contains_key(dkey);
+        object.note(unit, dkey, is_new, epoch);
         let entry = object.dkeys.entry(dkey.to_vec()).or_default();
         entry.epoch = epoch;
         let mut take = |bytes: usize| -> Result<Vec<u8>> {
@@ -356,7 +368,8 @@ impl ContShard {
             records.retain(|index, _| *index < recx.index || *index >= end);
         }
         let empty = records.is_empty();
-        (found.epoch, entry.epoch, object.epoch) = (epoch, epoch, epoch);
+        (found.epoch, entry.epoch) = (epoch, epoch);
+        object.note(unit, dkey, false, epoch);
         if empty {
             self.punch_akey(unit, dkey, akey, epoch);
         }
@@ -367,7 +380,7 @@ impl ContShard {
         if let Some(object) = self.objects.get_mut(&unit)
             && object.dkeys.remove(dkey).is_some()
         {
-            (object.epoch, object.keys_epoch) = (epoch, epoch);
+            object.note(unit, dkey, true, epoch);
             if object.dkeys.is_empty() {
                 self.objects.remove(&unit);
             }
@@ -378,8 +391,10 @@ impl ContShard {
         let Some(object) = self.objects.get_mut(&unit) else { return };
         let Some(entry) = object.dkeys.get_mut(dkey) else { return };
         if entry.akeys.remove(akey).is_some() {
-            (object.epoch, entry.epoch) = (epoch, epoch);
-            if entry.akeys.is_empty() {
+            entry.epoch = epoch;
+            let is_empty = entry.akeys.is_empty();
+            object.note(unit, dkey, false, epoch);
+            if is_empty {
                 self.punch_dkey(unit, dkey, epoch);
             }
         }
@@ -499,7 +514,10 @@ impl ContShard {
         around: &dyn Surroundings,
     ) -> Answer {
         let object = self.objects.get(&unit);
-        let keys_epoch = object.map_or(Epoch::ZERO, |object| object.keys_epoch);
+        let keys_epoch = object.map_or(Epoch::ZERO, |object| match unit.dkey_kind() {
+            DkeyKind::U64 => object.epoch,
+            _ => object.keys_epoch,
+        });
         // Every scope becomes a list in order, each item with the key that an anchor names.
         let mut items: Vec<((u64, Vec<u8>), OwnedItem)> = Vec::new();
         match scope {

@@ -366,7 +366,7 @@ pub struct ReadCheck<'a> {
 /// Extent of a [`ReadCheck`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum ReadScope<'a> {
-    /// The set of dkeys in the shard (after a listing or query): epoch of its last change.
+    /// The set of dkeys in the shard (after a listing or query): epoch of its last change; with integer dkeys that of anything.
     Keys,
     /// Anything in the shard: epoch of its last change.
     Object,

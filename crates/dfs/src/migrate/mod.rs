@@ -27,7 +27,7 @@ use client::{ArrayObj, Container};
 use copy::Copy;
 use std::time::Duration;
 use types::{Code, Epoch, Error, ObjClass, Oid, Result};
-use wire::obj::{Cond, Op, ReadCheck, ReadScope, Tail};
+use wire::obj::{Cond, Op, ReadCheck, ReadScope};
 
 /// Pauses before the names are switched again after somebody had the file open or changed it: the first, and where doubling
 /// ends.
@@ -217,7 +217,12 @@ impl Dfs {
             xattrs.retain(|(akey, _)| *akey != record.0);
             xattrs.push(record);
         }
-        let inode = inode_of_new(shared, &found, copy);
+        // The record of a file with several names is in one of the units, and its changes are none of the data.
+        let data = match is_hard {
+            true => shared.tail(&found).await?.epoch,
+            false => copy.seen_epoch(),
+        };
+        let inode = inode_of_new(shared, &found.inode, data, copy);
         let record = Inode { hard: false, ..inode }.encode(b"");
         let values: Vec<Vec<u8>> = match is_hard {
             true => entries
@@ -302,19 +307,16 @@ impl Dfs {
 }
 
 /// The inode with the new object; what the data told of the time of modification is explicit then.
-fn inode_of_new(shared: &Shared, found: &Found, copy: &Copy) -> Inode {
-    let old = found.inode;
-    let epoch = copy.seen_epoch();
-    let data = shared.data_epoch(found, &Tail { epoch, ..Tail::default() });
+fn inode_of_new(shared: &Shared, old: &Inode, data: Epoch, copy: &Copy) -> Inode {
     Inode {
         oid: copy.sink.oid,
         quiet: false,
         // A class of its own for the file; the default may change.
         chunk_bytes: copy.source.chunk_records as u32,
         mtime_ns: old.mtime_with(data),
-        mtime_epoch: old.mtime_epoch.max(epoch).max(copy.made_epoch()),
+        mtime_epoch: old.mtime_epoch.max(data).max(copy.made_epoch()),
         ctime_ns: shared.now_ns(),
-        ..old
+        ..*old
     }
 }
 

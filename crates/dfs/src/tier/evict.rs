@@ -156,7 +156,7 @@ impl Dfs {
             return Ok(Times { mtime_ns: file.node.inode().mtime_ns, noted: None });
         };
         let tail = shared.tail(&found).await?;
-        let (inode, mut newest) = (found.inode, shared.data_epoch(&found, &tail));
+        let (inode, mut newest) = (found.inode, tail.epoch);
         if newest > inode.mtime_epoch {
             // A change, or what somebody else has just brought back and has not put the time back for.
             let survey = self.survey_now(file).await?;
@@ -169,8 +169,7 @@ impl Dfs {
                 newest = changes.max().unwrap_or(Epoch::ZERO);
             }
         }
-        // Of a file with several names each change of the inode notes what the data tell, and that may be half of a return.
-        let noted = (!inode.hard).then_some((inode.mtime_ns, inode.mtime_epoch));
+        let noted = Some((inode.mtime_ns, inode.mtime_epoch));
         Ok(Times { mtime_ns: inode.mtime_with(newest), noted })
     }
 }

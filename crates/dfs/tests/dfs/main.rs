@@ -4,6 +4,7 @@
 mod against_model;
 mod by_object;
 mod concurrent;
+mod data_beside_inode;
 mod directory_times;
 mod even;
 #[path = "../harness/mod.rs"]

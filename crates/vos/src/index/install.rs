@@ -8,7 +8,8 @@
 
 use std::ops::Bound;
 
-use types::{ContId, Epoch, Key, Unit};
+use types::{ContId, DkeyKind, Epoch, Key, Unit};
+use wire::obj::ARRAY_RECORD;
 
 use super::at::ArrayRef;
 use super::bucket::Scope;
@@ -245,10 +246,11 @@ impl Object {
         self.born = made.fold(self.born, Epoch::min);
         let is_there = self.dkey(dkey).is_some();
         self.epoch = epoch.max(install.newest());
-        self.keys_epoch = match was_there == is_there {
-            true => keys_epoch,
-            false => keys_epoch.max(install.newest()),
+        let is_told = match self.kind() {
+            DkeyKind::U64 => dkey != ARRAY_RECORD,
+            _ => was_there != is_there,
         };
+        self.keys_epoch = if is_told { keys_epoch.max(install.newest()) } else { keys_epoch };
         drop_if_empty(&mut self.past, effects);
     }
 

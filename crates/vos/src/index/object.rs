@@ -13,6 +13,7 @@ pub(crate) mod ranges;
 use std::ops::Bound;
 
 use types::{DkeyKind, Epoch, Key, hash};
+use wire::obj::ARRAY_RECORD;
 
 use super::Effects;
 use super::parts::Parts;
@@ -25,7 +26,7 @@ use crate::index::ordered::OrdMap;
 pub(crate) struct Object {
     /// Last change.
     pub epoch: Epoch,
-    /// Last change of the set of dkeys.
+    /// Last change of the set of dkeys; of integer dkeys the last change of anything under others than [`ARRAY_RECORD`].
     pub keys_epoch: Epoch,
     /// Bytes of user data.
     pub bytes_used: u64,
@@ -151,9 +152,14 @@ impl Object {
         }
     }
 
-    /// The set of dkeys has changed, unless they only move between units of the object.
-    fn note_keys(&mut self, epoch: Epoch, effects: &Effects) {
-        if !effects.is_move {
+    /// Something under a dkey has changed; `of_keys`: the set of dkeys, unless they only move between units of the object.
+    fn note_change(&mut self, dkey: &[u8], of_keys: bool, epoch: Epoch, effects: &Effects) {
+        self.epoch = epoch;
+        let is_told = match self.dkeys {
+            Dkeys::Number(_) => dkey != ARRAY_RECORD,
+            _ => of_keys && !effects.is_move,
+        };
+        if is_told {
             self.keys_epoch = epoch;
         }
     }
@@ -189,7 +195,6 @@ impl Object {
         epoch: Epoch,
         effects: &mut Effects,
     ) {
-        self.epoch = epoch;
         let mut value = Some(value);
         let make = |key: &[u8], effects: &mut Effects, value: &mut Option<NewValue<'_>>| {
             effects.scm += dkey.len() as i64;
@@ -222,10 +227,8 @@ impl Object {
         }
         let has_array = array_akey && slot.only().has_array();
         let has_link = slot.only().counts_link(akey);
-        if new {
-            self.dkey_count += 1;
-            self.note_keys(epoch, effects);
-        }
+        self.dkey_count += u64::from(new);
+        self.note_change(dkey, new, epoch, effects);
         self.array_dkeys = self.array_dkeys + has_array as u64 - had_array as u64;
         self.counted_links = self.counted_links + has_link as u64 - had_link as u64;
         self.keep(dkey, effects);
@@ -275,8 +278,7 @@ impl Object {
 
     fn removed(&mut self, slot: &Slot, dkey: &[u8], epoch: Epoch, effects: &mut Effects) {
         let gone = slot.only();
-        self.epoch = epoch;
-        self.note_keys(epoch, effects);
+        self.note_change(dkey, true, epoch, effects);
         self.dkey_count -= 1;
         self.array_dkeys -= gone.has_array() as u64;
         self.counted_links -= gone.counted_links();
@@ -334,7 +336,7 @@ impl Object {
         let empty = slot.only().akeys().next().is_none();
         self.array_dkeys -= (had_array && !has_array) as u64;
         self.counted_links -= (had_link && !has_link) as u64;
-        self.epoch = epoch;
+        self.note_change(dkey, false, epoch, effects);
         self.keep(dkey, effects);
         if empty {
             self.punch_dkey(dkey, epoch, effects);

@@ -63,7 +63,7 @@ pub(crate) struct Facts {
     pub until: Epoch,
     /// Last change before.
     pub epoch: Epoch,
-    /// Last change of the set of dkeys before.
+    /// Last change before that [`Object::keys_epoch`] tells.
     pub keys_epoch: Epoch,
     pub bytes_used: u64,
     pub dkey_count: u64,
@@ -425,21 +425,14 @@ impl Object {
 
     /// A change at `epoch` has added these to the head: so it did to all that came after it. For
     /// transactions that were decided late.
-    pub(crate) fn note_late(
-        &mut self,
-        epoch: Epoch,
-        bytes: i64,
-        dkeys: i64,
-        links: i64,
-        is_move: bool,
-    ) {
+    pub(crate) fn note_late(&mut self, epoch: Epoch, bytes: i64, dkeys: i64, links: i64) {
         let Some(past) = &mut self.past else { return };
         for facts in past.facts.iter_mut().filter(|facts| facts.until > epoch) {
             facts.bytes_used = facts.bytes_used.saturating_add_signed(bytes);
             facts.dkey_count = facts.dkey_count.saturating_add_signed(dkeys);
             facts.counted_links = facts.counted_links.saturating_add_signed(links);
             facts.epoch = facts.epoch.max(epoch);
-            if dkeys != 0 && !is_move {
+            if self.keys_epoch == epoch {
                 facts.keys_epoch = facts.keys_epoch.max(epoch);
             }
         }

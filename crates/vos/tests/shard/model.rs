@@ -7,7 +7,8 @@ use std::rc::Rc;
 use env::{Env, Rng};
 use types::sums::SumRun;
 use types::{
-    Code, ContId, CsumKind, Durability, Epoch, ObjClass, ObjType, Oid, PoolId, Result, Unit,
+    Code, ContId, CsumKind, DkeyKind, Durability, Epoch, ObjClass, ObjType, Oid, PoolId, Result,
+    Unit,
 };
 use vos::{FetchedValue, Lsn, Payload, PoolShard, PoolShardConfig, Segments, SumPolicy};
 use wire::obj::*;
@@ -242,6 +243,21 @@ pub enum Value {
     Array(u32, BTreeMap<u64, Option<Vec<u8>>>),
 }
 
+impl Object {
+    /// A step has changed something; `of_keys`: the set of dkeys. Of integer dkeys any change but one under dkey 0 is told.
+    fn note(&mut self, step: &Step, of_keys: bool, epoch: u64) {
+        self.epoch = epoch;
+        let of_one = !matches!(step.act, Act::PunchFrom(_) | Act::PunchObj);
+        let is_told = match step.unit.dkey_kind() {
+            DkeyKind::U64 => !of_one || step.dkey != [0; 8],
+            _ => of_keys,
+        };
+        if is_told {
+            self.keys_epoch = epoch;
+        }
+    }
+}
+
 /// Epoch and value by akey.
 pub type Akeys = BTreeMap<Vec<u8>, (u64, Value)>;
 
@@ -308,10 +324,8 @@ impl Model {
         };
         if let Some(value) = value {
             let object = self.0.entry(step.unit).or_default();
-            object.epoch = epoch;
-            if !object.dkeys.contains_key(&step.dkey) {
-                object.keys_epoch = epoch;
-            }
+            let is_new = !object.dkeys.contains_key(&step.dkey);
+            object.note(step, is_new, epoch);
             let dkey = object.dkeys.entry(step.dkey.clone()).or_default();
             dkey.0 = epoch;
             let akey = dkey.1.entry(step.akey.clone()).or_insert((epoch, value.clone()));
@@ -356,15 +370,14 @@ impl Model {
                     dkey.1.remove(&step.akey);
                 }
                 dkey.0 = epoch;
-                object.epoch = epoch;
                 if dkey.1.is_empty() {
                     object.dkeys.remove(&step.dkey);
                 }
+                object.note(step, false, epoch);
             }
         }
         if object.dkeys.len() != before {
-            object.epoch = epoch;
-            object.keys_epoch = epoch;
+            object.note(step, true, epoch);
         }
         if object.dkeys.is_empty() {
             self.0.remove(&step.unit);
