@@ -18,8 +18,11 @@ TEST_LIMIT ?= 15m
 # Programs of tests that start real engines, mounts and stores, and mostly wait for them: they run while the others are built.
 WAITING := outages commands tier mounts programs preload install upgrade control
 TEST_PROGRAMS := $(sort $(basename $(notdir $(wildcard crates/*/tests/*.rs))) $(notdir $(patsubst %/main.rs,%,$(wildcard crates/*/tests/*/main.rs))))
+# Programs that compute for minutes, in worlds of their own, whatever the time: they go on where the build ends.
+COMPUTING := cluster swarm
 WAITING_TESTS := --workspace $(WAITING:%=--test %)
-OTHER_TESTS := --workspace --lib --bins $(patsubst %,--test %,$(filter-out $(WAITING),$(TEST_PROGRAMS)))
+OTHER_TESTS := --workspace --lib --bins $(patsubst %,--test %,$(filter-out $(WAITING) $(COMPUTING),$(TEST_PROGRAMS)))
+COMPUTING_TESTS := --workspace $(COMPUTING:%=--test %)
 TESTS := --workspace --lib --bins --tests
 # So many of them at a time.
 WAITING_THREADS ?= 3
@@ -48,7 +51,8 @@ test: ## Everything a change must pass
 	$(CARGO) xtask tidy
 	$(CARGO) test $(WAITING_TESTS) --no-run
 	failed=0; \
-	scripts/beside.sh 'sleep 20; $(CARGO) test $(OTHER_TESTS) --no-run && $(CARGO) clippy --workspace --all-targets -- -D warnings' \
+	scripts/beside.sh "sleep 20; $(CARGO) test $(OTHER_TESTS) $(COMPUTING:%=--test %) --no-run && $(CARGO) clippy --workspace --all-targets -- -D warnings && \
+		$(KEPT_MEMORY) timeout --kill-after=10 $(TEST_LIMIT) $(CARGO) test $(COMPUTING_TESTS) --no-fail-fast" \
 		$(CARGO) test $(LIMITED) $(WAITING_TESTS) --no-fail-fast -- --test-threads $(WAITING_THREADS) || failed=$$?; \
 	$(KEPT_MEMORY) $(CARGO) test $(LIMITED) $(OTHER_TESTS) --no-fail-fast || failed=$$?; \
 	exit $$failed

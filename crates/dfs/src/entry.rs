@@ -34,8 +34,7 @@ pub(crate) struct Found {
     pub changed: Epoch,
     /// Epoch of the entry's value.
     pub entry_epoch: Epoch,
-    /// Of the file, if all of it is on the entry's target. Of one with several names it is, once the record is known, of the time when that was read, and
-    /// its epoch is that of the data alone.
+    /// Of the file, if all of it is on the entry's target.
     pub tail: Option<Tail>,
     /// That target is the file's home and has registered an open handle.
     pub opened: bool,
@@ -185,21 +184,15 @@ impl Shared {
         let oid = entry.inode.oid;
         let mut batch = self.cont.batch();
         batch.op(fetch_inode(oid, RECORD));
-        batch.op(Op::Stat { unit: oid.first_unit() });
         let result = batch.run().await?;
-        let replies = result.replies()?;
-        match Found::from_fetch(replies.first())? {
-            Some(record) => {
-                let Some(OpReply::Stat(stat)) = replies.get(1) else { return Err(reply_kind()) };
-                let of_data = Tail { epoch: stat.keys_epoch, ..stat.tail };
-                Ok(Some(Found {
-                    inode: Inode { hard: true, oid, ..record.inode },
-                    entry_epoch: entry.entry_epoch,
-                    tail: entry.tail.map(|_| of_data),
-                    opened: entry.opened,
-                    ..record
-                }))
-            }
+        match Found::from_fetch(result.replies()?.first())? {
+            Some(record) => Ok(Some(Found {
+                inode: Inode { hard: true, oid, ..record.inode },
+                entry_epoch: entry.entry_epoch,
+                tail: entry.tail,
+                opened: entry.opened,
+                ..record
+            })),
             None => {
                 if entry.opened {
                     self.cont.release(oid);

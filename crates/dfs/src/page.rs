@@ -83,7 +83,7 @@ impl Shared {
 
     /// What all shards of a file or directory together say of size, newest change, space.
     pub async fn merged_tail(&self, found: &Found) -> Result<Tail> {
-        if found.inode.oid.first_part_bytes().is_some() && !found.inode.hard {
+        if found.inode.oid.first_part_bytes().is_some() {
             // Of most of these the first unit knows all.
             return self.array(&found.inode).stat().await;
         }
@@ -97,7 +97,7 @@ impl Shared {
     }
 
     /// Merges what an object's shards say. Of directories the epoch is that of the last change
-    /// of their names, of files with several names that of the last change of the data, without the inode, which is beside them.
+    /// of their names.
     fn merge(&self, found: &Found, shards: &Shards) -> Told {
         let array = self.array(&found.inode);
         let mut merged = Tail::default();
@@ -105,11 +105,11 @@ impl Shared {
         for shard in &shards.stats {
             directories += shard.counted_links;
             merged.bytes_used += shard.tail.bytes_used;
-            let has_record = found.inode.is_dir() || found.inode.hard;
-            let epoch = if has_record { shard.keys_epoch } else { shard.tail.epoch };
-            merged.epoch = merged.epoch.max(epoch);
-            if !found.inode.is_dir() {
+            if found.inode.is_dir() {
+                merged.epoch = merged.epoch.max(shard.keys_epoch);
+            } else {
                 merged.end = merged.end.max(array.size_from_tail(&shard.tail));
+                merged.epoch = merged.epoch.max(shard.tail.epoch);
             }
         }
         Told { tail: merged, directories: (!shards.are_moving).then_some(directories) }

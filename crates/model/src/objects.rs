@@ -7,7 +7,7 @@ mod conditions;
 
 use crate::answer::{Answer, OwnedFetch, OwnedItem, Place};
 use std::collections::BTreeMap;
-use types::{Code, DkeyKind, Epoch, Error, Result, Unit};
+use types::{Code, DkeyKind, Epoch, Error, ObjType, Result, Unit};
 use wire::link::{Link, LinkKind};
 use wire::obj::{
     Batch, BatchReply, BulkSums, FetchIod, FetchWant, Linked, ListScope, ObjectStat, Op,
@@ -85,14 +85,13 @@ pub struct ContShard {
 }
 
 impl Object {
-    /// Something under a dkey has changed, or the set of dkeys (`of_keys`). Of integer dkeys any change counts, but under an array's record.
+    /// Something under a dkey has changed, or the set of dkeys (`of_keys`). The record of an array of bytes is none of its data.
     fn note(&mut self, unit: Unit, dkey: &[u8], of_keys: bool, epoch: Epoch) {
+        if unit.obj_type() == Some(ObjType::ArrayByte) && integer(dkey) == 0 {
+            return;
+        }
         self.epoch = epoch;
-        let is_told = match unit.dkey_kind() {
-            DkeyKind::U64 => integer(dkey) != 0,
-            _ => of_keys,
-        };
-        if is_told {
+        if of_keys {
             self.keys_epoch = epoch;
         }
     }
@@ -298,8 +297,7 @@ impl ContShard {
             return self.punch_records(unit, dkey, akey, recxs, epoch);
         }
         let object = self.objects.entry(unit).or_default();
-        let is_new = !object.dkeys.contains_key(dkey);
-        object.note(unit, dkey, is_new, epoch);
+        object.note(unit, dkey, !object.dkeys.contains_key(dkey), epoch);
         let entry = object.dkeys.entry(dkey.to_vec()).or_default();
         entry.epoch = epoch;
         let mut take = |bytes: usize| -> Result<Vec<u8>> {
@@ -514,10 +512,7 @@ impl ContShard {
         around: &dyn Surroundings,
     ) -> Answer {
         let object = self.objects.get(&unit);
-        let keys_epoch = object.map_or(Epoch::ZERO, |object| match unit.dkey_kind() {
-            DkeyKind::U64 => object.epoch,
-            _ => object.keys_epoch,
-        });
+        let keys_epoch = object.map_or(Epoch::ZERO, |object| object.keys_epoch);
         // Every scope becomes a list in order, each item with the key that an anchor names.
         let mut items: Vec<((u64, Vec<u8>), OwnedItem)> = Vec::new();
         match scope {

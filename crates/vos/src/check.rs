@@ -4,7 +4,7 @@
 //! is of the kind that is there heeds what the ops before it punch: so an akey changes its kind in one batch, and nobody
 //! sees it gone in between.
 
-use types::{Code, DkeyKind, Epoch, Error, Result, Unit};
+use types::{Code, Epoch, Error, Result, Unit};
 use wire::footprint::Changes;
 use wire::obj::{Cond, FetchWant, Op, ReadCheck, ReadScope, UpdateValue};
 
@@ -16,8 +16,6 @@ use crate::spread;
 pub(crate) fn epoch_of(cont: &Container, check: &ReadCheck<'_>) -> Epoch {
     let Some(object) = cont.object(check.unit) else { return Epoch::ZERO };
     match check.of {
-        // What an array's record tells is none of what this epoch says of integers, and a dkey all the same.
-        ReadScope::Keys if check.unit.dkey_kind() == DkeyKind::U64 => object.epoch,
         ReadScope::Keys => object.keys_epoch.max(spread::moved_at(cont, check.unit, Epoch::ZERO)),
         ReadScope::Object => object.epoch,
         ReadScope::Dkey(dkey) => object.dkey(dkey).map_or(Epoch::ZERO, |dkey| dkey.epoch()),

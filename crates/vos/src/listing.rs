@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use types::{Code, DkeyKind, Epoch, Error, Result, Unit, limits};
+use types::{Code, Epoch, Error, Result, Unit, limits};
 use wire::link::{Link, LinkKind};
 use wire::obj::{ListScope, Listed, Recx, Tail};
 
@@ -128,11 +128,7 @@ impl View<'_> {
                 }
                 let Some(object) = self.object(unit) else { return Ok(page) };
                 let moved = crate::spread::moved_at(&self.cont, unit, self.at);
-                let facts = object.facts();
-                page.keys_epoch = match unit.dkey_kind() {
-                    DkeyKind::U64 => facts.epoch,
-                    _ => facts.keys_epoch.max(moved),
-                };
+                page.keys_epoch = object.facts().keys_epoch.max(moved);
                 let position = after.map_or(Position::Start, Position::After);
                 self.list_dkeys(
                     object, position, hash_range, value_of, follow, &mut room, &mut page,

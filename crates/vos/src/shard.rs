@@ -239,7 +239,7 @@ impl PoolShard {
         effects.scm = 0;
         effects.bytes = 0;
         effects.blocks.clear();
-        (effects.moving, effects.is_move) = (None, false);
+        (effects.moving, effects.is_move, effects.is_record) = (None, false, false);
         effects.unnames = false;
         let (lsn, result) = {
             let mut state = self.state.borrow_mut();

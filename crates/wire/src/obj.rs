@@ -347,7 +347,8 @@ pub enum Op<'a> {
     FreeClosed { unit: Unit },
 }
 
-/// Dkey of an array that is none of its chunks, which are dkeys 1, 2, …: facts about the array.
+/// Dkey of an array that is none of its chunks, which are dkeys 1, 2, …: facts about the array. Of an array of bytes ([`types::ObjType::ArrayByte`]) changes under it
+/// count for the epoch of this dkey alone, not for those of the whole, which tell of the data.
 pub const ARRAY_RECORD: [u8; 8] = [0; 8];
 /// Akey under [`ARRAY_RECORD`] in the first unit of a progressive array ([`types::Oid::first_part_bytes`]): a single value that
 /// is there when other units may hold chunks.
@@ -366,9 +367,9 @@ pub struct ReadCheck<'a> {
 /// Extent of a [`ReadCheck`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum ReadScope<'a> {
-    /// The set of dkeys in the shard (after a listing or query): epoch of its last change; with integer dkeys that of anything.
+    /// The set of dkeys in the shard (after a listing or query): epoch of its last change.
     Keys,
-    /// Anything in the shard: epoch of its last change.
+    /// Anything in the shard but the record of an array of bytes ([`ARRAY_RECORD`]): epoch of its last change.
     Object,
     /// Anything under one dkey.
     Dkey(#[serde(with = "serde_bytes", borrow)] &'a [u8]),

@@ -25,8 +25,7 @@ pub struct ObjectStat {
     pub dkey_count: u64,
     /// Links that ask to be counted; see [`crate::link`].
     pub counted_links: u64,
-    /// Last change of the set of dkeys; of an object with integer dkeys the last change of anything under others than
-    /// [`crate::obj::ARRAY_RECORD`]: of an array's data.
+    /// Last change of the set of dkeys.
     pub keys_epoch: Epoch,
 }
 

@@ -217,12 +217,7 @@ impl Dfs {
             xattrs.retain(|(akey, _)| *akey != record.0);
             xattrs.push(record);
         }
-        // The record of a file with several names is in one of the units, and its changes are none of the data.
-        let data = match is_hard {
-            true => shared.tail(&found).await?.epoch,
-            false => copy.seen_epoch(),
-        };
-        let inode = inode_of_new(shared, &found.inode, data, copy);
+        let inode = inode_of_new(shared, &found.inode, copy);
         let record = Inode { hard: false, ..inode }.encode(b"");
         let values: Vec<Vec<u8>> = match is_hard {
             true => entries
@@ -235,6 +230,11 @@ impl Dfs {
         for (name, entry) in names.iter().zip(&entries) {
             let (unit, of) = (name.parent.first_unit(), ReadScope::Akey(&name.name, INODE));
             batch.check(ReadCheck { unit, of, seen: entry.entry_epoch });
+        }
+        if is_hard {
+            // It is beside the data.
+            let (unit, of) = (old.first_unit(), ReadScope::Akey(RECORD, INODE));
+            batch.check(ReadCheck { unit, of, seen: found.epoch });
         }
         for (unit, tail) in &copy.seen {
             let (unit, of) = (*unit, ReadScope::Object);
@@ -307,7 +307,8 @@ impl Dfs {
 }
 
 /// The inode with the new object; what the data told of the time of modification is explicit then.
-fn inode_of_new(shared: &Shared, old: &Inode, data: Epoch, copy: &Copy) -> Inode {
+fn inode_of_new(shared: &Shared, old: &Inode, copy: &Copy) -> Inode {
+    let data = copy.seen_epoch();
     Inode {
         oid: copy.sink.oid,
         quiet: false,

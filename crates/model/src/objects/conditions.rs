@@ -2,7 +2,7 @@
 
 use super::ContShard;
 use crate::kinds::{fits, punches};
-use types::{Code, DkeyKind, Epoch, Error, Result, Unit};
+use types::{Code, Epoch, Error, Result, Unit};
 use wire::obj::{Cond, Op, ReadCheck, ReadScope};
 
 impl ContShard {
@@ -19,9 +19,6 @@ impl ContShard {
     fn epoch_of(&self, unit: Unit, of: ReadScope<'_>) -> Epoch {
         let object = self.objects.get(&unit);
         match of {
-            ReadScope::Keys if unit.dkey_kind() == DkeyKind::U64 => {
-                object.map(|object| object.epoch)
-            }
             ReadScope::Keys => object.map(|object| object.keys_epoch),
             ReadScope::Object => object.map(|object| object.epoch),
             ReadScope::Dkey(dkey) => self.dkey(unit, dkey).map(|found| found.epoch),

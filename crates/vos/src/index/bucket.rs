@@ -611,7 +611,7 @@ fn run_change(
     let dkeys = is.dkeys as i64 - was.dkeys as i64;
     let links = is.links as i64 - was.links as i64;
     if let Some(epoch) = epoch {
-        object.note_late(epoch, bytes, dkeys, links);
+        object.note_late(epoch, bytes, dkeys, links, effects);
     }
     Delta {
         objects: is.objects as i64 - was.objects as i64,

@@ -8,8 +8,7 @@
 
 use std::ops::Bound;
 
-use types::{ContId, DkeyKind, Epoch, Key, Unit};
-use wire::obj::ARRAY_RECORD;
+use types::{ContId, Epoch, Key, Unit};
 
 use super::at::ArrayRef;
 use super::bucket::Scope;
@@ -17,7 +16,7 @@ use super::extent::Place;
 use super::object::{Object, Position};
 use super::past::{Facts, Kept, Life, Order, Past, PastDkey, PastValue, drop_if_empty};
 use super::slot::{AkeyRef, DkeyRef, Single};
-use super::{Container, Effects, Index, cost, new_value, places_blocks};
+use super::{Container, Effects, Index, cost, is_record, new_value, places_blocks};
 use crate::blocks::Run;
 use crate::change_df::each_fresh_run;
 use crate::index::versions::Versions;
@@ -56,6 +55,7 @@ impl Index {
             return;
         }
         effects.places_blocks = install.values().any(places_blocks);
+        effects.is_record = is_record(install.unit, Some(install.dkey));
         effects.versions = container.versions.any();
         let versions = container.versions.clone();
         let (ledger, scope) = (&mut self.ledger, Scope::Dkey(install.dkey));
@@ -245,12 +245,12 @@ impl Object {
         let made = install.changes.iter().map(|(created, _)| *created).chain(past);
         self.born = made.fold(self.born, Epoch::min);
         let is_there = self.dkey(dkey).is_some();
-        self.epoch = epoch.max(install.newest());
-        let is_told = match self.kind() {
-            DkeyKind::U64 => dkey != ARRAY_RECORD,
-            _ => was_there != is_there,
+        let newest = if effects.is_record { Epoch::ZERO } else { install.newest() };
+        self.epoch = epoch.max(newest);
+        self.keys_epoch = match was_there == is_there {
+            true => keys_epoch,
+            false => keys_epoch.max(newest),
         };
-        self.keys_epoch = if is_told { keys_epoch.max(install.newest()) } else { keys_epoch };
         drop_if_empty(&mut self.past, effects);
     }
 

@@ -26,7 +26,8 @@ pub(crate) mod versions;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use types::{ContId, Epoch, Key, Unit};
+use types::{ContId, Epoch, Key, ObjType, Unit};
+use wire::obj::ARRAY_RECORD;
 
 use crate::blocks::Run;
 use crate::index::versions::Versions;
@@ -87,6 +88,14 @@ pub(crate) struct Effects {
     pub moving: Option<Unit>,
     /// The change in hand is of that unit; each one says so anew.
     pub is_move: bool,
+    /// It is of what lies beside an array's data, and tells nothing of them ([`is_record`]); so does this.
+    pub is_record: bool,
+}
+
+/// True for the record of an array of bytes, which is none of its chunks: facts that others keep there, such as a file's inode. When they were changed only
+/// the dkey itself tells.
+pub(crate) fn is_record(unit: Unit, dkey: Option<&[u8]>) -> bool {
+    dkey == Some(&ARRAY_RECORD) && unit.obj_type() == Some(ObjType::ArrayByte)
 }
 
 impl Effects {
@@ -190,7 +199,9 @@ impl Index {
         if change.is_spread_note() {
             effects.moving = Some(change.unit());
         }
-        effects.is_move = effects.moving.is_some_and(|unit| unit == change.unit());
+        let (unit, dkey) = change.place();
+        effects.is_move = effects.moving == Some(unit);
+        effects.is_record = is_record(unit, dkey);
         if self.is_lost(cont, change) {
             return;
         }

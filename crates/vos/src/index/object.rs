@@ -13,7 +13,6 @@ pub(crate) mod ranges;
 use std::ops::Bound;
 
 use types::{DkeyKind, Epoch, Key, hash};
-use wire::obj::ARRAY_RECORD;
 
 use super::Effects;
 use super::parts::Parts;
@@ -24,9 +23,9 @@ use crate::index::ordered::OrdMap;
 /// An object's shard.
 #[derive(Debug)]
 pub(crate) struct Object {
-    /// Last change.
+    /// Last change, of an array's record ([`super::is_record`]) aside.
     pub epoch: Epoch,
-    /// Last change of the set of dkeys; of integer dkeys the last change of anything under others than [`ARRAY_RECORD`].
+    /// Last change of the set of dkeys, that aside.
     pub keys_epoch: Epoch,
     /// Bytes of user data.
     pub bytes_used: u64,
@@ -152,14 +151,16 @@ impl Object {
         }
     }
 
-    /// Something under a dkey has changed; `of_keys`: the set of dkeys, unless they only move between units of the object.
-    fn note_change(&mut self, dkey: &[u8], of_keys: bool, epoch: Epoch, effects: &Effects) {
-        self.epoch = epoch;
-        let is_told = match self.dkeys {
-            Dkeys::Number(_) => dkey != ARRAY_RECORD,
-            _ => of_keys && !effects.is_move,
-        };
-        if is_told {
+    /// Something has changed.
+    fn note_change(&mut self, epoch: Epoch, effects: &Effects) {
+        if !effects.is_record {
+            self.epoch = epoch;
+        }
+    }
+
+    /// The set of dkeys has changed, unless they only move between units of the object.
+    fn note_keys(&mut self, epoch: Epoch, effects: &Effects) {
+        if !effects.is_move && !effects.is_record {
             self.keys_epoch = epoch;
         }
     }
@@ -195,6 +196,7 @@ impl Object {
         epoch: Epoch,
         effects: &mut Effects,
     ) {
+        self.note_change(epoch, effects);
         let mut value = Some(value);
         let make = |key: &[u8], effects: &mut Effects, value: &mut Option<NewValue<'_>>| {
             effects.scm += dkey.len() as i64;
@@ -227,8 +229,10 @@ impl Object {
         }
         let has_array = array_akey && slot.only().has_array();
         let has_link = slot.only().counts_link(akey);
-        self.dkey_count += u64::from(new);
-        self.note_change(dkey, new, epoch, effects);
+        if new {
+            self.dkey_count += 1;
+            self.note_keys(epoch, effects);
+        }
         self.array_dkeys = self.array_dkeys + has_array as u64 - had_array as u64;
         self.counted_links = self.counted_links + has_link as u64 - had_link as u64;
         self.keep(dkey, effects);
@@ -278,7 +282,8 @@ impl Object {
 
     fn removed(&mut self, slot: &Slot, dkey: &[u8], epoch: Epoch, effects: &mut Effects) {
         let gone = slot.only();
-        self.note_change(dkey, true, epoch, effects);
+        self.note_change(epoch, effects);
+        self.note_keys(epoch, effects);
         self.dkey_count -= 1;
         self.array_dkeys -= gone.has_array() as u64;
         self.counted_links -= gone.counted_links();
@@ -336,7 +341,7 @@ impl Object {
         let empty = slot.only().akeys().next().is_none();
         self.array_dkeys -= (had_array && !has_array) as u64;
         self.counted_links -= (had_link && !has_link) as u64;
-        self.note_change(dkey, false, epoch, effects);
+        self.note_change(epoch, effects);
         self.keep(dkey, effects);
         if empty {
             self.punch_dkey(dkey, epoch, effects);

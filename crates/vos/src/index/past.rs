@@ -61,9 +61,9 @@ pub(crate) struct Kept {
 pub(crate) struct Facts {
     /// The change that ended them.
     pub until: Epoch,
-    /// Last change before.
+    /// Last change before, as [`Object::epoch`] tells it.
     pub epoch: Epoch,
-    /// Last change before that [`Object::keys_epoch`] tells.
+    /// Last change of the set of dkeys before.
     pub keys_epoch: Epoch,
     pub bytes_used: u64,
     pub dkey_count: u64,
@@ -425,14 +425,23 @@ impl Object {
 
     /// A change at `epoch` has added these to the head: so it did to all that came after it. For
     /// transactions that were decided late.
-    pub(crate) fn note_late(&mut self, epoch: Epoch, bytes: i64, dkeys: i64, links: i64) {
+    pub(crate) fn note_late(
+        &mut self,
+        epoch: Epoch,
+        bytes: i64,
+        dkeys: i64,
+        links: i64,
+        effects: &Effects,
+    ) {
         let Some(past) = &mut self.past else { return };
         for facts in past.facts.iter_mut().filter(|facts| facts.until > epoch) {
             facts.bytes_used = facts.bytes_used.saturating_add_signed(bytes);
             facts.dkey_count = facts.dkey_count.saturating_add_signed(dkeys);
             facts.counted_links = facts.counted_links.saturating_add_signed(links);
-            facts.epoch = facts.epoch.max(epoch);
-            if self.keys_epoch == epoch {
+            if !effects.is_record {
+                facts.epoch = facts.epoch.max(epoch);
+            }
+            if dkeys != 0 && !effects.is_move && !effects.is_record {
                 facts.keys_epoch = facts.keys_epoch.max(epoch);
             }
         }

@@ -76,6 +76,7 @@ impl Index {
         effects.versions = container.versions.any();
         // What comes back may lie in the data area.
         effects.places_blocks = true;
+        effects.is_record = false;
         let names: Vec<Vec<u8>> = plans.iter().map(|(dkey, _)| dkey.clone()).collect();
         let (ledger, scope) = (&mut self.ledger, Scope::Dkeys(&names));
         let delta =

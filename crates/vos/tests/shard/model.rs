@@ -7,8 +7,7 @@ use std::rc::Rc;
 use env::{Env, Rng};
 use types::sums::SumRun;
 use types::{
-    Code, ContId, CsumKind, DkeyKind, Durability, Epoch, ObjClass, ObjType, Oid, PoolId, Result,
-    Unit,
+    Code, ContId, CsumKind, Durability, Epoch, ObjClass, ObjType, Oid, PoolId, Result, Unit,
 };
 use vos::{FetchedValue, Lsn, Payload, PoolShard, PoolShardConfig, Segments, SumPolicy};
 use wire::obj::*;
@@ -244,15 +243,15 @@ pub enum Value {
 }
 
 impl Object {
-    /// A step has changed something; `of_keys`: the set of dkeys. Of integer dkeys any change but one under dkey 0 is told.
+    /// A step has changed something; `of_keys`: the set of dkeys. Of what is under dkey 0 of an array of bytes that dkey alone tells.
     fn note(&mut self, step: &Step, of_keys: bool, epoch: u64) {
-        self.epoch = epoch;
         let of_one = !matches!(step.act, Act::PunchFrom(_) | Act::PunchObj);
-        let is_told = match step.unit.dkey_kind() {
-            DkeyKind::U64 => !of_one || step.dkey != [0; 8],
-            _ => of_keys,
-        };
-        if is_told {
+        let is_array = step.unit.obj_type() == Some(ObjType::ArrayByte);
+        if is_array && of_one && step.dkey == [0; 8] {
+            return;
+        }
+        self.epoch = epoch;
+        if of_keys {
             self.keys_epoch = epoch;
         }
     }
@@ -324,8 +323,7 @@ impl Model {
         };
         if let Some(value) = value {
             let object = self.0.entry(step.unit).or_default();
-            let is_new = !object.dkeys.contains_key(&step.dkey);
-            object.note(step, is_new, epoch);
+            object.note(step, !object.dkeys.contains_key(&step.dkey), epoch);
             let dkey = object.dkeys.entry(step.dkey.clone()).or_default();
             dkey.0 = epoch;
             let akey = dkey.1.entry(step.akey.clone()).or_insert((epoch, value.clone()));
