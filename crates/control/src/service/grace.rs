@@ -12,8 +12,9 @@ use std::cell::RefCell;
 use std::time::Duration;
 use types::map::HashSet;
 
-/// How long clients may take: the engines that they ask look each two seconds whether the catalog is back.
-const GRACE_TIME: Duration = Duration::from_secs(5);
+/// How long clients may take: the engines that they ask look each two seconds whether the catalog is back, and they ask again after up to two; on a machine with
+/// more to do five in all were too few once.
+const GRACE_TIME: Duration = Duration::from_secs(10);
 
 /// How long those who have it open may take to be gone.
 const LEAVE_TIME: Duration = Duration::from_secs(2);

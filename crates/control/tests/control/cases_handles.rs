@@ -146,7 +146,7 @@ fn handles_of_an_earlier_run_are_not_taken_for_new_ones() {
 /// made since.
 #[test]
 fn who_wants_something_alone_waits_for_those_who_come_back() {
-    let (grace_time, leave_time) = (Duration::from_secs(5), Duration::from_secs(2));
+    let (grace_time, leave_time) = (Duration::from_secs(10), Duration::from_secs(2));
     let rollback = || R::Rollback {
         pool: label("tank"),
         cont: label("home"),
