@@ -15,6 +15,8 @@ FUZZ_SECONDS ?= 10
 FUZZ_SECONDS_LONG ?= 600
 # A test program that takes longer hangs; it is ended so that the others still run.
 TEST_LIMIT ?= 15m
+# The same for all of `COMPUTING` together, which others take the cores from.
+COMPUTING_LIMIT ?= 35m
 # Programs of tests that start real engines, mounts and stores, and mostly wait for them: they run while the others are built.
 WAITING := outages commands tier mounts programs preload install upgrade control
 TEST_PROGRAMS := $(sort $(basename $(notdir $(wildcard crates/*/tests/*.rs))) $(notdir $(patsubst %/main.rs,%,$(wildcard crates/*/tests/*/main.rs))))
@@ -52,7 +54,7 @@ test: ## Everything a change must pass
 	$(CARGO) test $(WAITING_TESTS) --no-run
 	failed=0; \
 	scripts/beside.sh "sleep 20; $(CARGO) test $(OTHER_TESTS) $(COMPUTING:%=--test %) --no-run && $(CARGO) clippy --workspace --all-targets -- -D warnings && \
-		$(KEPT_MEMORY) timeout --kill-after=10 $(TEST_LIMIT) $(CARGO) test $(COMPUTING_TESTS) --no-fail-fast" \
+		$(KEPT_MEMORY) timeout --kill-after=10 $(COMPUTING_LIMIT) $(CARGO) test $(COMPUTING_TESTS) --no-fail-fast" \
 		$(CARGO) test $(LIMITED) $(WAITING_TESTS) --no-fail-fast -- --test-threads $(WAITING_THREADS) || failed=$$?; \
 	$(KEPT_MEMORY) $(CARGO) test $(LIMITED) $(OTHER_TESTS) --no-fail-fast || failed=$$?; \
 	exit $$failed
