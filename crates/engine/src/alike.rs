@@ -148,7 +148,7 @@ impl Target {
     ) -> Result<()> {
         let map = ctx.map()?;
         let members = self.doubted_of(ctx, unit)?;
-        let newest = match ctx.joining.may_be_ordered(cont, unit) {
+        let newest = match ctx.joining.may_be_ordered(ctx, cont, unit) {
             true => NOT_KNOWN,
             false => ctx.shard.newest_of_all(cont, unit).await?,
         };

@@ -370,7 +370,11 @@ impl Target {
             }
             Order::InstallFacts { cont, unit } => {
                 if self.knows_cont(ctx, cont).await? {
-                    let (facts, may) = (bulk.rest().await?, || self.may_lead(ctx, orders));
+                    let facts = bulk.rest().await?;
+                    let may = || {
+                        self.may_lead(ctx, orders)?;
+                        Ok(ctx.suspects.has_any_of(cont, unit))
+                    };
                     shard.install_unit_facts_while(cont, unit, &facts, &may).await?;
                 }
             }
@@ -536,6 +540,9 @@ impl Target {
         let may_inherit = is_whole_again
             || has_moved
             || map.targets.iter().any(|target| is_lost(target) || is_passed(target));
+        if may_inherit || before.is_none() {
+            ctx.old_parts.begin(ctx);
+        }
         if may_inherit {
             // Between maps that are not next to each other, and while this target was away, anybody may have led.
             let is_next = |before: &Rc<PoolMap>| before.version + 1 == map.version;

@@ -21,7 +21,7 @@ pub(crate) struct Joining {
     touched: RefCell<Option<Unsettled>>,
     /// Units with keys that were installed since then: they may look as new as the leader's for these alone.
     installed: RefCell<BTreeSet<(ContId, Unit)>>,
-    /// What is as new as this, or newer, orders may have touched that are not noted in `touched`.
+    /// What is as new as this, or newer, orders may have touched that are not noted in `touched`. Also when this target has caught up, until all are whole: what it leads it has compared with nobody.
     doubtful_since: Cell<Option<Epoch>>,
     /// An order found no room.
     is_full: Cell<bool>,
@@ -184,13 +184,16 @@ impl Joining {
 
     /// Notes what an order touches, before it is carried out.
     pub fn note(&self, ctx: &TargetPool, order: &Order<'_>) -> Result<()> {
-        let mut touched = self.touched.borrow_mut();
-        let Some(touched) = touched.as_mut() else { return Ok(()) };
         let since = match order {
             Order::Apply { epoch, .. }
             | Order::Decide { outcome: TxOutcome::Committed(epoch), .. } => *epoch,
             _ => ctx.shard.last_epoch(),
         };
+        if let Order::Decide { tx, outcome: TxOutcome::Committed(epoch) } = order {
+            ctx.old_parts.note_commit(ctx, *tx, *epoch)?;
+        }
+        let mut touched = self.touched.borrow_mut();
+        let Some(touched) = touched.as_mut() else { return Ok(()) };
         ctx.shard.begin_lacking(since)?;
         match order {
             Order::Apply { cont, ops, .. } => touched.note_ops(Lsn(1), *cont, ops),
@@ -305,17 +308,30 @@ impl Joining {
 
     /// True when a unit may differ from its leader's that looks as new: orders may have changed it since this target is behind, or it is damaged.
     pub fn has_touched(&self, ctx: &TargetPool, cont: ContId, unit: Unit) -> bool {
-        self.may_be_ordered(cont, unit)
+        self.may_be_ordered(ctx, cont, unit)
             || ctx.shard.lacks_page_of(cont, unit, None)
             || ctx.mending.has_given_up(cont, unit, None)
     }
 
-    /// True when orders may have changed a unit since this target is behind.
-    pub fn may_be_ordered(&self, cont: ContId, unit: Unit) -> bool {
-        let Some(touched) = &*self.touched.borrow() else { return false };
+    /// True when orders may have changed a unit while this target had not what its leader had.
+    pub fn may_be_ordered(&self, ctx: &TargetPool, cont: ContId, unit: Unit) -> bool {
+        let is_noted = |touched: &Unsettled| {
+            self.installed.borrow().contains(&(cont, unit))
+                || touched.newest_of(cont, unit) != Lsn::default()
+        };
+        self.is_doubtful()
+            || ctx.old_parts.since(cont, unit).is_some()
+            || self.touched.borrow().as_ref().is_some_and(is_noted)
+    }
+
+    /// True when there may be such units, and it is not known which.
+    pub fn is_doubtful(&self) -> bool {
         self.doubtful_since.get().is_some()
-            || self.installed.borrow().contains(&(cont, unit))
-            || touched.newest_of(cont, unit) != Lsn::default()
+    }
+
+    /// There are none.
+    pub fn forget_doubts(&self) {
+        self.doubtful_since.set(None);
     }
 
     /// The same of a key; `epoch`: the newest one under it.
@@ -326,7 +342,7 @@ impl Joining {
         dkey: &[u8],
         epoch: Epoch,
     ) -> bool {
-        self.may_be_ordered_key((cont, unit), dkey, epoch)
+        self.may_be_ordered_key(ctx, (cont, unit), dkey, epoch)
             || ctx.shard.lacks_page_of(cont, unit, Some(dkey))
             || ctx.mending.has_given_up(cont, unit, Some(dkey))
     }
@@ -334,14 +350,16 @@ impl Joining {
     /// The same as [`Joining::may_be_ordered`] of a key.
     pub fn may_be_ordered_key(
         &self,
+        ctx: &TargetPool,
         (cont, unit): (ContId, Unit),
         dkey: &[u8],
         epoch: Epoch,
     ) -> bool {
-        let Some(touched) = &*self.touched.borrow() else { return false };
-        if self.doubtful_since.get().is_some_and(|since| epoch >= since) {
+        let since = ctx.old_parts.since(cont, unit);
+        if self.doubtful_since.get().into_iter().chain(since).any(|since| epoch >= since) {
             return true;
         }
+        let Some(touched) = &*self.touched.borrow() else { return false };
         let read = [Op::Fetch { unit, dkey, cond: Cond::NONE, iods: Vec::new() }];
         touched.seen(Lsn::default(), cont, &Summary::of(&[], &read)) != Lsn::default()
     }

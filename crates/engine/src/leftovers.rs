@@ -74,9 +74,10 @@ impl Target {
     /// Notes that nothing is missing here, and nothing is here that is not kept up to date, where that is so.
     pub(crate) fn end_lacking(&self, ctx: &TargetPool, map: &PoolMap) {
         let is_settled = map.next.is_none() && self.may_clear(ctx, map);
-        if !is_settled || ctx.joining.is_clearing() {
+        if !is_settled || ctx.joining.is_clearing() || !self.are_old_parts_settled(ctx, map) {
             return;
         }
+        ctx.joining.forget_doubts();
         if let Err(error) = ctx.shard.end_lacking() {
             // It compares more than it has to, the next time.
             tracing::info!("target {}: noting that nothing is missing: {error}", self.id);

@@ -70,6 +70,7 @@ mod metrics_door;
 mod nameless;
 mod newer_map;
 mod office;
+mod old_parts;
 mod openers;
 mod opens;
 mod owners;

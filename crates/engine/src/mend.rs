@@ -116,7 +116,8 @@ impl Target {
                 let count_max = (count_max as usize).clamp(1, LIST_MAX);
                 let (keys, complete) = ctx.shard.list_keys(cont, unit, after, count_max).await?;
                 let keys = keys.into_iter().map(|(key, newest)| {
-                    let is_unsure = ctx.joining.may_be_ordered_key((cont, unit), &key, newest);
+                    let is_unsure =
+                        ctx.joining.may_be_ordered_key(&ctx, (cont, unit), &key, newest);
                     let newest = if is_unsure { NOT_KNOWN } else { newest };
                     (serde_bytes::ByteBuf::from(key), newest)
                 });
@@ -305,7 +306,7 @@ impl Target {
         let is_meant = |unit: &Unit| !unit.is_cell() && self.leads_for(ctx, *unit, member);
         let meant = found.into_iter().filter(|(unit, _)| is_meant(unit));
         let listed = |(unit, newest)| {
-            let newest = match ctx.joining.may_be_ordered(cont, unit) {
+            let newest = match ctx.joining.may_be_ordered(ctx, cont, unit) {
                 true => NOT_KNOWN,
                 false => newest,
             };

@@ -343,6 +343,9 @@ impl Target {
             }
             ctx.suspects.is_running.set(false);
             target.release_holds(&ctx);
+            if let Ok(map) = ctx.map() {
+                target.end_lacking(&ctx, &map);
+            }
         });
     }
 

@@ -24,6 +24,7 @@ use crate::lost_pages::LosingPages;
 use crate::member_reads::MemberReads;
 use crate::nameless::Nameless;
 use crate::newer_map::NewerMap;
+use crate::old_parts::OldParts;
 use crate::openers::Awaited;
 use crate::opens::Handles;
 use crate::scrub::Scrubber;
@@ -77,6 +78,7 @@ pub(crate) struct TargetPool {
     pub suspects: Suspects,
     pub takeover: Takeover,
     pub alike: Alike,
+    pub old_parts: OldParts,
     /// What clients have left by maps that are not here yet.
     pub left: Left,
     /// While it catches up.
@@ -132,6 +134,7 @@ impl TargetPool {
             suspects: Suspects::default(),
             takeover: Takeover::default(),
             alike: Alike::default(),
+            old_parts: OldParts::default(),
             left: Left::default(),
             joining: Joining::default(),
             nameless: Nameless::default(),

@@ -30,16 +30,17 @@ impl PoolShard {
     /// Sets what is known of a unit as a whole to what it is at another member; no effect on a unit of which nothing is here.
     /// Errors: as for [`PoolShard::install_dkey`].
     pub async fn install_unit_facts(&self, cont: ContId, unit: Unit, facts: &[u8]) -> Result<Lsn> {
-        self.install_unit_facts_while(cont, unit, facts, &|| Ok(())).await
+        self.install_unit_facts_while(cont, unit, facts, &|| Ok(false)).await
     }
 
-    /// The same unless `may` has something against it, which is asked in the step that sets it.
+    /// The same unless `may` has something against it, which is asked in the step that sets it. Where it says so, keys may be here that the other member does not have: what
+    /// is newer of the unit than there stays so.
     pub async fn install_unit_facts_while(
         &self,
         cont: ContId,
         unit: Unit,
         facts: &[u8],
-        may: &dyn Fn() -> Result<()>,
+        may: &dyn Fn() -> Result<bool>,
     ) -> Result<Lsn> {
         self.writable()?;
         let UnitDf { unit: of, epochs, facts } = decode_facts(facts)?;
@@ -47,7 +48,7 @@ impl PoolShard {
             return Err(Error::inval(format!("the facts are not of object {unit}")));
         }
         let facts = facts.iter().map(Facts::from_durable).collect();
-        let timeline = Timeline { epochs, facts };
+        let mut timeline = Timeline { epochs, facts };
         self.require_cont(cont)?;
         let op = Op::PunchObj { unit, cond: Cond::NONE, besides: b"" };
         self.ready_for(cont, |container| {
@@ -56,9 +57,13 @@ impl PoolShard {
         .await?;
         self.writable()?;
         self.require_not_rolled(cont)?;
-        may()?;
-        if self.look(cont)?.whole(unit).is_none() {
+        let keeps_newer = may()?;
+        let Some(here) = self.look(cont)?.whole(unit).map(|object| object.timeline().epochs) else {
             return Ok(self.last_lsn());
+        };
+        if keeps_newer {
+            let (epoch, keys_epoch, _) = &mut timeline.epochs;
+            (*epoch, *keys_epoch) = (here.0.max(*epoch), here.1.max(*keys_epoch));
         }
         let lsn = self.set_timeline(cont, unit, &timeline)?;
         self.note_unsettled(lsn, cont, &[op]);

@@ -126,6 +126,26 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ),
     },
     Mutant {
+        name: "units-made-older",
+        what: "what is known of a unit as a whole makes it older than what is suspected in it",
+        edits: &[Edit {
+            path: "crates/engine/src/follow.rs",
+            from: "Ok(ctx.suspects.has_any_of(cont, unit))",
+            to: "Ok(false)",
+        }],
+        found_by: cluster("suspects::what_is_left_of_a_lost_leader_is_found_after_a_restart"),
+    },
+    Mutant {
+        name: "old-parts-count-for-nothing",
+        what: "parts that are committed under another leader are no reason to compare keys",
+        edits: &[Edit {
+            path: "crates/engine/src/old_parts.rs",
+            from: "let is_old = self.parts.borrow_mut().remove(&tx);",
+            to: "let is_old = self.parts.borrow_mut().remove(&tx) && false;",
+        }],
+        found_by: cluster("suspects::what_a_part_lies_over_is_found_after_a_restart"),
+    },
+    Mutant {
         name: "lost-ends-count-for-nothing",
         what: "who lost the end of its log counts as having left when it was missed",
         edits: &[Edit {

@@ -233,6 +233,9 @@ impl Target {
             Some(_) => ctx.shard.prepared_batch(tx),
             None => None,
         };
+        if let TxOutcome::Committed(epoch) = outcome {
+            ctx.old_parts.note_commit(ctx, tx, epoch)?;
+        }
         let lsn = ctx.shard.decide(tx, outcome, None, &[])?;
         let (mut sent, mut after) = (Sent::NOWHERE, 0);
         if let (Told::Await, Some(_)) = (told, &group) {
