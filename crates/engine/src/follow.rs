@@ -373,9 +373,11 @@ impl Target {
                     let facts = bulk.rest().await?;
                     let may = || {
                         self.may_lead(ctx, orders)?;
-                        Ok(ctx.suspects.has_any_of(cont, unit))
+                        Ok(ctx.suspects.has_keys_of(cont, unit))
                     };
-                    shard.install_unit_facts_while(cont, unit, &facts, &may).await?;
+                    if shard.install_unit_facts_while(cont, unit, &facts, &may).await?.1 {
+                        ctx.suspects.note_kept(cont, unit);
+                    }
                 }
             }
         }

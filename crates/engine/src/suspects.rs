@@ -123,6 +123,8 @@ pub(crate) struct Suspects {
     /// Answers of this target that leaders who were asked do not have. They are dropped when what they are about has been replaced: dropped before,
     /// who asks again would change it a second time; kept, he would be told of what is not there any more.
     unknown: RefCell<BTreeMap<TargetId, BTreeSet<TxId>>>,
+    /// Units that are newer than their leader's for keys that were suspected when what is known of them came: it is asked for again.
+    kept: RefCell<BTreeSet<(ContId, Unit)>>,
     /// Who waits for places to be settled.
     waiting: RefCell<Vec<oneshot::Sender<()>>>,
 }
@@ -220,6 +222,19 @@ impl Suspects {
         places.range(first..).next().is_some_and(|(of, at, _)| (*of, *at) == (cont, unit))
     }
 
+    /// True when members may have different keys of a unit.
+    pub fn has_keys_of(&self, cont: ContId, unit: Unit) -> bool {
+        let places = self.places.borrow();
+        let first = (cont, unit, What::Dkey(Vec::new()));
+        let of_unit = places.range(first..).take_while(|(of, at, _)| (*of, *at) == (cont, unit));
+        of_unit.into_iter().any(|(_, _, what)| matches!(what, What::Dkey(_) | What::Whole))
+    }
+
+    /// A unit stays newer than its leader's as long as some keys of it are suspected.
+    pub fn note_kept(&self, cont: ContId, unit: Unit) {
+        self.kept.borrow_mut().insert((cont, unit));
+    }
+
     /// True when something is left of units that are meant.
     pub fn has_any(&self, is_meant: impl Fn(Unit) -> bool) -> bool {
         self.places.borrow().iter().any(|(_, unit, _)| is_meant(*unit))
@@ -296,6 +311,7 @@ impl Suspects {
     pub fn clear(&self) {
         self.places.borrow_mut().clear();
         self.unknown.borrow_mut().clear();
+        self.kept.borrow_mut().clear();
         self.tell();
     }
 }
@@ -487,6 +503,9 @@ impl Target {
                     let mut places = ctx.suspects.places.borrow_mut();
                     for what in all {
                         places.remove(&(cont, unit, what));
+                    }
+                    if suspects.kept.borrow_mut().remove(&(cont, unit)) {
+                        places.insert((cont, unit, What::Facts));
                     }
                 }
                 // It is gone.

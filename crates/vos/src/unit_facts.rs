@@ -30,18 +30,18 @@ impl PoolShard {
     /// Sets what is known of a unit as a whole to what it is at another member; no effect on a unit of which nothing is here.
     /// Errors: as for [`PoolShard::install_dkey`].
     pub async fn install_unit_facts(&self, cont: ContId, unit: Unit, facts: &[u8]) -> Result<Lsn> {
-        self.install_unit_facts_while(cont, unit, facts, &|| Ok(false)).await
+        Ok(self.install_unit_facts_while(cont, unit, facts, &|| Ok(false)).await?.0)
     }
 
     /// The same unless `may` has something against it, which is asked in the step that sets it. Where it says so, keys may be here that the other member does not have: what
-    /// is newer of the unit than there stays so.
+    /// is newer of the unit than there stays so. Whether something did.
     pub async fn install_unit_facts_while(
         &self,
         cont: ContId,
         unit: Unit,
         facts: &[u8],
         may: &dyn Fn() -> Result<bool>,
-    ) -> Result<Lsn> {
+    ) -> Result<(Lsn, bool)> {
         self.writable()?;
         let UnitDf { unit: of, epochs, facts } = decode_facts(facts)?;
         if of != unit {
@@ -59,14 +59,15 @@ impl PoolShard {
         self.require_not_rolled(cont)?;
         let keeps_newer = may()?;
         let Some(here) = self.look(cont)?.whole(unit).map(|object| object.timeline().epochs) else {
-            return Ok(self.last_lsn());
+            return Ok((self.last_lsn(), false));
         };
-        if keeps_newer {
-            let (epoch, keys_epoch, _) = &mut timeline.epochs;
+        let (epoch, keys_epoch, _) = &mut timeline.epochs;
+        let has_kept = keeps_newer && (here.0 > *epoch || here.1 > *keys_epoch);
+        if has_kept {
             (*epoch, *keys_epoch) = (here.0.max(*epoch), here.1.max(*keys_epoch));
         }
         let lsn = self.set_timeline(cont, unit, &timeline)?;
         self.note_unsettled(lsn, cont, &[op]);
-        Ok(lsn)
+        Ok((lsn, has_kept))
     }
 }

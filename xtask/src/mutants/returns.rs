@@ -130,7 +130,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         what: "what is known of a unit as a whole makes it older than what is suspected in it",
         edits: &[Edit {
             path: "crates/engine/src/follow.rs",
-            from: "Ok(ctx.suspects.has_any_of(cont, unit))",
+            from: "Ok(ctx.suspects.has_keys_of(cont, unit))",
             to: "Ok(false)",
         }],
         found_by: cluster("suspects::what_is_left_of_a_lost_leader_is_found_after_a_restart"),
