@@ -402,10 +402,7 @@ impl ControlHost {
                     None => Step::Failed(error),
                 },
             },
-            Role::Follower(_) if seat.is_passed_on => Step::Failed(Error::new(
-                Code::Stale,
-                "this engine does not hold the control service",
-            )),
+            Role::Follower(_) if seat.is_passed_on => Step::Failed(not_holder()),
             Role::Follower(None) => self.unless_away(nobody()),
             Role::Follower(Some(leader)) => self.follow(seat, &leader, request, body, left).await,
         }
@@ -457,13 +454,13 @@ impl ControlHost {
         let call = pin!(self.peers.call_within(&conn, Kind::Control, body, &[], left));
         let replaced = pin!(self.is_replaced(leader));
         let error = match select(call, replaced).await {
-            Either::Left((Ok(answer), _)) => match stale(&answer.body) {
-                None => {
+            Either::Left((Ok(answer), _)) => match is_of_no_holder(&answer.body) {
+                false => {
                     seat.note_passed_on(request, &answer.body, (Some(leader), &conn));
                     return Step::Answer(answer.body);
                 }
                 // It has started again, and does not know who holds it either.
-                Some(_) => {
+                true => {
                     seat.upstream.replace(None);
                     return self.unless_away(nobody());
                 }
@@ -491,12 +488,26 @@ impl ControlHost {
 }
 
 /// What the engine that was asked says if it does not hold the control service.
-fn stale(body: &[u8]) -> Option<Error> {
-    if body.first() != Some(&TAG_ERR) {
-        return None;
-    }
-    match wire::decode::<Result<ControlReply>>(body) {
-        Ok(Err(error)) if error.code == Code::Stale => Some(error),
-        _ => None,
+fn not_holder() -> Error {
+    Error::new(Code::Stale, "this engine does not hold the control service")
+}
+
+/// True of that. The holder answers with the same code where the request is of an older map: that is an answer.
+fn is_of_no_holder(body: &[u8]) -> bool {
+    body.first() == Some(&TAG_ERR)
+        && matches!(wire::decode::<Result<ControlReply>>(body), Ok(Err(error)) if error == not_holder())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An engine was started again and told under a map that had just been replaced that it had caught up. The engine that it asked passed that on for ten seconds, and the pool was at risk so long.
+    #[test]
+    fn an_answer_about_a_map_is_the_holders() {
+        let told = |error: Error| is_of_no_holder(&wire::encode(&Err::<ControlReply, _>(error)));
+        assert!(told(not_holder()));
+        assert!(!told(Error::new(Code::Stale, "pool 1 has map 26, not 25 any more")));
+        assert!(!is_of_no_holder(&wire::encode(&Ok::<_, Error>(ControlReply::Done))));
     }
 }
