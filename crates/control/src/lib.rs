@@ -35,7 +35,7 @@ pub use catalog_copy::CatalogCopy;
 pub use closed::{ClosedDf, check_open, check_system, is_lost};
 pub use copies::CatalogFiles;
 pub use embedded::EmbeddedCatalog;
-pub use etcd::{Candidate, ElectionNews, EtcdAccess, EtcdCatalog, EtcdConfig};
+pub use etcd::{Candidate, ElectionNews, EtcdAccess, EtcdCatalog, EtcdConfig, check_access};
 pub use image::{CatalogImage, Standing};
 pub use moved::{CatalogCounts, Named, make_catalog, move_catalog};
 pub use older::check_not_older;

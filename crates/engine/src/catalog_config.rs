@@ -104,7 +104,7 @@ impl CatalogConfig {
         self.password_file.iter().chain(&self.key).map(|path| &**path)
     }
 
-    /// How to reach etcd. Errors: `Inval` when everybody may read a secret, `Io`.
+    /// How to reach etcd. Errors: `Inval` when everybody may read a secret, or certificate and key do not belong together; `Io`.
     pub fn access(&self) -> Result<EtcdAccess> {
         let mut login = None;
         if let (Some(user), Some(path)) = (&self.user, &self.password_file) {
@@ -116,7 +116,11 @@ impl CatalogConfig {
             read_secret(key)?;
         }
         let (ca, cert, key) = (self.ca.clone(), self.cert.clone(), self.key.clone());
-        Ok(EtcdAccess { endpoints: self.endpoints.clone(), ca, cert, key, login })
+        let access = EtcdAccess { endpoints: self.endpoints.clone(), ca, cert, key, login };
+        if self.kind == CatalogKind::Etcd {
+            control::check_access(&access)?;
+        }
+        Ok(access)
     }
 
     /// The catalog in etcd for this engine, which is at `host`; `run` is a random number. Errors as

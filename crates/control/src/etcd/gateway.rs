@@ -1,6 +1,7 @@
 //! Requests to etcd, over its JSON gateway: which member to ask, logging in, what went wrong.
 
 use super::answers::{AnyAnswer, Login, Refusal, parse};
+use super::certificates;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::io;
@@ -8,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use types::{Code, Error, Result};
 use ureq::Agent;
-use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig, parse_pem};
+use ureq::tls::TlsConfig;
 
 /// Bytes of an answer, at most: far more than a page of a listing.
 const ANSWER_BYTES_MAX: u64 = 256 << 20;
@@ -66,85 +67,78 @@ enum Fault {
 /// A client of one etcd.
 pub struct Gateway {
     agent: Agent,
+    access: EtcdAccess,
+    /// Of the files that the agent was made of.
+    stamp: certificates::Stamp,
     endpoints: Vec<String>,
     /// Which endpoint is asked.
     at: usize,
-    login: Option<(String, String)>,
     token: Option<String>,
     /// The cluster that answered first.
     cluster: Option<String>,
     attempt_time: Duration,
 }
 
-fn read_file(path: &Path) -> Result<Vec<u8>> {
-    std::fs::read(path).map_err(|error| Error::io(format!("reading {}", path.display()), error))
+fn agent_of(tls: TlsConfig) -> Agent {
+    Agent::config_builder()
+        .tls_config(tls)
+        .http_status_as_error(false)
+        .max_redirects(0)
+        .proxy(None)
+        .timeout_connect(Some(CONNECT_TIME_MAX))
+        .max_idle_age(IDLE_TIME_MAX)
+        .build()
+        .new_agent()
 }
 
-fn certificates(path: &Path) -> Result<Vec<Certificate<'static>>> {
-    let raw = read_file(path)?;
-    let mut all = Vec::new();
-    for item in parse_pem(&raw) {
-        if let Ok(PemItem::Certificate(certificate)) = item {
-            all.push(certificate);
-        }
-    }
-    match all.is_empty() {
-        true => Err(Error::inval(format!("{} holds no PEM certificate", path.display()))),
-        false => Ok(all),
-    }
+/// Looks at what can be known without asking anybody: endpoints, certificates and key. Errors: `Inval`, `Io`.
+pub fn check_access(access: &EtcdAccess) -> Result<()> {
+    endpoints_of(access)?;
+    certificates::read(access).map(|_| ())
 }
 
-fn tls(access: &EtcdAccess) -> Result<TlsConfig> {
-    let mut tls = TlsConfig::builder();
-    if let Some(ca) = &access.ca {
-        tls = tls.root_certs(RootCerts::new_with_certs(&certificates(ca)?));
+fn endpoints_of(access: &EtcdAccess) -> Result<Vec<String>> {
+    if access.endpoints.is_empty() {
+        return Err(Error::inval("etcd: no endpoint is given"));
     }
-    match (&access.cert, &access.key) {
-        (Some(cert), Some(key)) => {
-            let private = PrivateKey::from_pem(&read_file(key)?)
-                .map_err(|_| Error::inval(format!("{} holds no PEM private key", key.display())))?;
-            tls = tls.client_cert(Some(ClientCert::new_with_certs(&certificates(cert)?, private)));
+    let mut endpoints = Vec::new();
+    for endpoint in &access.endpoints {
+        if !["http://", "https://"].iter().any(|scheme| endpoint.starts_with(scheme)) {
+            return Err(Error::inval(format!(
+                "etcd endpoint '{endpoint}' must begin with http:// or https://"
+            )));
         }
-        (None, None) => {}
-        _ => return Err(Error::inval("etcd: 'cert' and 'key' go together")),
+        endpoints.push(endpoint.trim_end_matches('/').to_string());
     }
-    Ok(tls.build())
+    Ok(endpoints)
 }
 
 impl Gateway {
     /// Reads certificates; connects to nothing yet. One attempt at one member may take
     /// `attempt_time`. Errors: `Inval`, `Io`.
     pub fn new(access: EtcdAccess, attempt_time: Duration) -> Result<Gateway> {
-        if access.endpoints.is_empty() {
-            return Err(Error::inval("etcd: no endpoint is given"));
+        let endpoints = endpoints_of(&access)?;
+        let stamp = certificates::stamp(&access);
+        let agent = agent_of(certificates::read(&access)?);
+        let (at, token, cluster) = (0, None, None);
+        Ok(Gateway { agent, access, stamp, endpoints, at, token, cluster, attempt_time })
+    }
+
+    /// Takes certificates and a key that were renewed: those of before may end at any time. What cannot be used leaves things as they are.
+    fn renew(&mut self) {
+        let now = certificates::stamp(&self.access);
+        if now == self.stamp {
+            return;
         }
-        let mut endpoints = Vec::new();
-        for endpoint in &access.endpoints {
-            if !["http://", "https://"].iter().any(|scheme| endpoint.starts_with(scheme)) {
-                return Err(Error::inval(format!(
-                    "etcd endpoint '{endpoint}' must begin with http:// or https://"
-                )));
+        self.stamp = now;
+        match certificates::read(&self.access) {
+            Ok(tls) => {
+                self.agent = agent_of(tls);
+                tracing::info!("etcd: certificates have been read anew");
             }
-            endpoints.push(endpoint.trim_end_matches('/').to_string());
+            // One of two files may have been written so far; the other one changes the stamp.
+            Err(error) => tracing::warn!("etcd: the certificates of before are used on: {error}"),
         }
-        let agent = Agent::config_builder()
-            .tls_config(tls(&access)?)
-            .http_status_as_error(false)
-            .max_redirects(0)
-            .proxy(None)
-            .timeout_connect(Some(CONNECT_TIME_MAX))
-            .max_idle_age(IDLE_TIME_MAX)
-            .build()
-            .new_agent();
-        Ok(Gateway {
-            agent,
-            endpoints,
-            at: 0,
-            login: access.login,
-            token: None,
-            cluster: None,
-            attempt_time,
-        })
     }
 
     /// Asks until there is an answer, etcd refuses, no member is reached, or time is up. A request
@@ -156,6 +150,7 @@ impl Gateway {
         body: &Value,
         until: Instant,
     ) -> Result<T, Failure> {
+        self.renew();
         let body = body.to_string();
         let only_reads = path == "/v3/kv/range";
         let mut maybe = false;
@@ -238,7 +233,8 @@ impl Gateway {
     }
 
     fn log_in(&mut self, until: Instant) -> Result<(), Fault> {
-        let Some((name, password)) = self.login.as_ref().filter(|_| self.token.is_none()) else {
+        let Some((name, password)) = self.access.login.as_ref().filter(|_| self.token.is_none())
+        else {
             return Ok(());
         };
         let body = json!({ "name": name, "password": password }).to_string();
@@ -261,7 +257,7 @@ impl Gateway {
         if let Some(token) = &self.token {
             request = request.header("Authorization", token);
         }
-        let failed = |error| fault_of(endpoint, error);
+        let failed = |error| fault_of(endpoint, self.access.cert.as_deref(), error);
         let mut response = request.send(body).map_err(failed)?;
         let status = response.status().as_u16();
         let raw = response.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_vec();
@@ -280,10 +276,25 @@ fn unreached(endpoint: &str, why: impl std::fmt::Display) -> Error {
     Error::new(Code::Unreach, format!("etcd at {endpoint}: {why}"))
 }
 
-fn fault_of(endpoint: &str, error: ureq::Error) -> Fault {
+fn fault_of(endpoint: &str, cert: Option<&Path>, error: ureq::Error) -> Fault {
     use io::ErrorKind as Io;
     use ureq::{Error as E, Timeout};
-    let text = error.to_string();
+    let mut text = error.to_string();
+    // Who refuses a client's certificate hangs up, and most say no more.
+    let is_cut = |kind| [Io::BrokenPipe, Io::ConnectionReset, Io::UnexpectedEof].contains(&kind);
+    let may_refuse = match &error {
+        E::Io(error) => is_cut(error.kind()) || text.contains("received fatal alert"),
+        _ => text.contains("received fatal alert"),
+    };
+    if may_refuse && endpoint.starts_with("https") {
+        text += &match cert {
+            Some(cert) => format!(
+                "; it may refuse the certificate in {}: look when that ends, and who has signed it",
+                cert.display()
+            ),
+            None => "; it may want a certificate ('cert' and 'key')".to_string(),
+        };
+    }
     let unsent = match &error {
         E::Io(error) => {
             // A certificate is looked at before anything is sent.

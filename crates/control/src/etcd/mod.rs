@@ -6,6 +6,7 @@
 //! election (see `election`).
 
 mod answers;
+mod certificates;
 mod election;
 mod gateway;
 mod lease;
@@ -13,7 +14,7 @@ mod session;
 
 pub use answers::parse_all;
 pub use election::{Candidate, ElectionNews};
-pub use gateway::EtcdAccess;
+pub use gateway::{EtcdAccess, check_access};
 
 use crate::catalog::{Catalog, Change, Compare, Versioned};
 use async_recursion::async_recursion as boxed;
