@@ -40,6 +40,8 @@ impl From<Error> for Failure {
 pub const USAGE: u8 = 2;
 /// Exit code for a system that does not answer.
 pub const UNREACHABLE: u8 = 6;
+/// Exit code for what this user, or the secret that he has, may not do.
+pub const FORBIDDEN: u8 = 8;
 
 /// The exit code of an error.
 pub fn exit_code(code: Code) -> u8 {
@@ -54,7 +56,7 @@ pub fn exit_code(code: Code) -> u8 {
         Code::NoSpace => 5,
         Code::TimedOut | Code::Unreach | Code::Closed => UNREACHABLE,
         Code::Busy | Code::NotEmpty => 7,
-        Code::NoPerm | Code::Access | Code::ReadOnly => 8,
+        Code::NoPerm | Code::Access | Code::ReadOnly => FORBIDDEN,
         _ => 1,
     }
 }

@@ -341,7 +341,13 @@ fn unmount_path(path: &Path, privileged: bool, lazy: bool) -> Result<()> {
     }
     // Two releases of the helper, two ways to say it.
     if said.contains("not found in") || said.contains("not mounted") {
-        return Err(nothing_there(path));
+        // It looks at what this user has mounted, and at no more.
+        return Err(match device_number(path) {
+            Some(_) => {
+                Error::new(Code::NoPerm, format!("{shown} was mounted by another user, or by root"))
+            }
+            None => nothing_there(path),
+        });
     }
     Err(Error::new(Code::NoPerm, format!("unmounting {shown}: {}", said.trim())))
 }

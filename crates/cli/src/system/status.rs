@@ -3,7 +3,7 @@
 use super::dir::SystemDir;
 use super::process::Running;
 use super::stop::is_another;
-use crate::exit::{Failure, Outcome, UNREACHABLE};
+use crate::exit::{FORBIDDEN, Failure, Outcome, UNREACHABLE, USAGE, exit_code};
 use crate::output::Table;
 use crate::session::Session;
 use client::{Client, Result};
@@ -17,7 +17,7 @@ use wire::obj::PoolShardStat;
 
 /// Show engines, pools and space.
 ///
-/// Exit code 0 when every engine answers, 6 when one or all do not, 3 when there is no system.
+/// Exit code 0 when every engine answers, 6 when one or all do not, 3 when there is no system, 8 when it lets nobody in with this secret.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   azekura status
@@ -26,7 +26,7 @@ pub struct StatusArgs {}
 
 #[derive(Serialize)]
 struct StatusReport {
-    /// `running`, `degraded` or `stopped`.
+    /// `running`, `degraded`, `stopped` (no engine runs in its directory) or `silent`: it gave no answer, or none that is of use, which says nothing of how it is.
     state: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     dir: Option<String>,
@@ -126,7 +126,7 @@ pub fn run(session: &Session, _args: &StatusArgs) -> Outcome {
     });
     let (info, pools, states, problem) = match asked {
         Ok((info, pools, states)) => (Some(info), pools, states, None),
-        Err(error) => (None, Vec::new(), BTreeMap::new(), Some(error.to_string())),
+        Err(error) => (None, Vec::new(), BTreeMap::new(), Some(error)),
     };
     let mut engines = match &local {
         Some((system, setup)) => {
@@ -164,7 +164,8 @@ pub fn run(session: &Session, _args: &StatusArgs) -> Outcome {
     }
     let up = engines.iter().filter(|engine| engine.state == "up").count();
     let state = match up {
-        0 => "stopped",
+        0 if is_dead => "stopped",
+        0 => "silent",
         _ if up == engines.len() => "running",
         _ => "degraded",
     };
@@ -176,10 +177,17 @@ pub fn run(session: &Session, _args: &StatusArgs) -> Outcome {
         leader: info.as_ref().and_then(|info| info.leader).map(|rank| rank.0),
         engines,
         pools,
-        problem,
+        problem: problem.as_ref().map(Error::to_string),
     };
     session.out.show(&report, |out| write_human(out, &report))?;
-    if state == "running" { Ok(()) } else { Err(Failure::Reported(UNREACHABLE)) }
+    match problem {
+        // Not that it does not answer: the caller asks wrongly, or may not ask.
+        Some(error) if [USAGE, FORBIDDEN].contains(&exit_code(error.code)) => {
+            Err(Failure::Reported(exit_code(error.code)))
+        }
+        _ if state == "running" => Ok(()),
+        _ => Err(Failure::Reported(UNREACHABLE)),
+    }
 }
 
 /// The engine with this Unix socket. A former one that was erased had the same: it answers no more, and its rank is lower.
@@ -269,12 +277,15 @@ fn pools(client: &Client) -> Result<Vec<PoolStatus>> {
 }
 
 fn write_human(out: &mut dyn std::io::Write, report: &StatusReport) -> std::io::Result<()> {
-    match &report.dir {
-        Some(dir) => writeln!(out, "System at {dir} is {}.", report.state)?,
-        None => writeln!(out, "System is {}.", report.state)?,
-    }
-    if let Some(problem) = report.problem.as_ref().filter(|_| report.state != "stopped") {
-        writeln!(out, "No answer: {problem}")?;
+    let system = match &report.dir {
+        Some(dir) => format!("System at {dir}"),
+        None => "System".to_string(),
+    };
+    match (report.state, &report.problem) {
+        ("silent", Some(problem)) => {
+            writeln!(out, "{system} gives no answer that says how it is: {problem}")?;
+        }
+        (state, _) => writeln!(out, "{system} is {state}.")?,
     }
     writeln!(out)?;
     let mut table = Table::new(&[">RANK", "STATE", ">PID", "ADDRESS", "TARGETS", "MESSAGES"]);

@@ -230,6 +230,15 @@ fn engines_join_by_settings_alone_and_clients_do_not_administer() {
         |at| settings("a", at, None, "admin-token"),
         |at| ask_at(at, "token", &["system", "query"]).output().unwrap().status.success(),
     );
+    // A system that gives no answer, or not this one, is not called stopped.
+    for (at, secret, code, word) in
+        [(&first[..], "wrong", 8, "token"), ("127.0.0.1:1", "token", 6, "127.0.0.1:1")]
+    {
+        let told = ask_at(at, secret, &["status"]).output().unwrap();
+        let text = harness::all_text(&told);
+        assert_eq!(told.status.code(), Some(code), "{text}");
+        assert!(text.contains(word) && !text.contains("stopped"), "{text}");
+    }
     let ask = |secret: &str, args: &[&str]| ask_at(&first, secret, args);
     // With another secret, or none, nobody is.
     for secret in ["wrong", "empty"] {

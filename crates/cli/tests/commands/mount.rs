@@ -1,7 +1,9 @@
 //! `azekura mount` and `umount` with processes of their own: what users type, and what goes wrong.
 
-use crate::harness::{self, System, assert_same_tree, make_tree};
+use crate::harness::{self, System, all_text, assert_same_tree, make_tree};
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -123,6 +125,27 @@ fn a_container_is_mounted_used_and_unmounted() {
     let refused = fs::write(point.0.join("new"), "").unwrap_err();
     assert_eq!(refused.raw_os_error(), Some(libc::EROFS));
     assert!(Command::new("umount").arg(&point.0).status().unwrap().success());
+}
+
+/// `fusermount3` says of what others have mounted that it is not there, and so did `azekura`.
+#[test]
+fn what_another_user_has_mounted_is_said_to_be_his() {
+    if !can_mount() || !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let system = System::with_home();
+    let point = Point::make(&system, "mnt");
+    system.ok(&["mount", "azk://tank/home", point.str()]);
+    // Where anybody can get at it.
+    let tool = system.path("tool");
+    fs::copy(env!("CARGO_BIN_EXE_azekura"), &tool).unwrap();
+    fs::set_permissions(tool.parent().unwrap(), fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command = Command::new(&tool);
+    let told = command.args(["umount", point.str()]).uid(65534).gid(65534).output().unwrap();
+    let text = all_text(&told);
+    assert_eq!(told.status.code(), Some(8), "{text}");
+    assert!(text.contains("by another user"), "{text}");
+    system.ok(&["umount", point.str()]);
 }
 
 #[test]
