@@ -152,11 +152,13 @@ impl RealFiles {
                 ),
             ));
         }
-        for path in &paths {
-            if path.exists() {
-                let private = std::fs::set_permissions(path, Permissions::from_mode(MODE));
-                private.map_err(|error| failed(path, error))?;
-            }
+        // Of another user's files this may not be changed, whoever may write them.
+        let is_open = |path: &&PathBuf| {
+            std::fs::metadata(path).is_ok_and(|about| about.permissions().mode() & 0o777 != MODE)
+        };
+        for path in paths.iter().filter(is_open) {
+            let private = std::fs::set_permissions(path, Permissions::from_mode(MODE));
+            private.map_err(|error| failed(path, error))?;
         }
         Ok(RealFiles { paths, open: Mutex::default(), _lock: lock })
     }
